@@ -80,7 +80,7 @@ function Unreachable({ failure }: { readonly failure: ApiFailure }) {
         <img src="/icon.svg" alt="" width="44" height="44" />
         <h1>The control plane does not answer</h1>
         <Failure failure={failure} />
-        <p class="muted">Who is signed in is not known, so nothing is shown. It is tried again by itself.</p>
+        <p class="muted">The console cannot check who is signed in. It retries automatically.</p>
       </div>
     </main>
   );

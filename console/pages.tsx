@@ -77,14 +77,14 @@ const pages: readonly Page[] = [
     component: ModelsPage,
     detail: ModelPage,
   },
-  { path: '/tiers', name: 'Plans', icon: 'plans', component: TiersPage, detail: TierPage },
+  { path: '/tiers', name: 'Tiers', icon: 'tiers', component: TiersPage, detail: TierPage },
   ...inSection('Inference', [
     { path: '/requests', name: 'Requests', icon: 'requests', component: RequestsPage, isForMembers: true },
     { path: '/keys', name: 'API keys', icon: 'keys', component: KeysPage, isForMembers: true },
     { path: '/usage', name: 'Usage', icon: 'usage', component: UsagePage, isForMembers: true },
     { path: '/limits', name: 'Limits', icon: 'limits', component: LimitsPage, isForMembers: true },
   ]),
-  ...inSection('What happened', [
+  ...inSection('Activity', [
     { path: '/events', name: 'Events', icon: 'events', component: EventsPage },
     { path: '/changes', name: 'Changes', icon: 'changes', component: ChangesPage },
     {
@@ -126,8 +126,8 @@ function NotFound({ isOperator }: { readonly isOperator: boolean }) {
         <p>
           {isOperator
             ? 'The address may be mistyped.'
-            : 'It may be for operators alone, or the address is mistyped.'}{' '}
-          <a href="/">Back to the start</a>
+            : 'It may be for operators only, or the address may be mistyped.'}{' '}
+          <a href="/">Back to the home page</a>
         </p>
       </Empty>
     </>
@@ -140,7 +140,7 @@ function NoMember({ person }: { readonly person: Person }) {
       <PageHeader title="No organisation" />
       <Empty title="You are not a member of any organisation">
         <p>
-          Ask an owner of yours to add you under this id: <code>{person.person}</code>
+          Ask an owner of your organisation to add you with this id: <code>{person.person}</code>
         </p>
       </Empty>
     </>

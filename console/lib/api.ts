@@ -97,12 +97,7 @@ export async function fetchAnswer(
   const request = { method, headers, ...(body !== undefined && { body }), signal: options.signal ?? null };
   return fetch(`/api${path}`, request).catch((error: unknown) => {
     if (options.signal?.aborted) throw error;
-    throw new ApiFailure(
-      0,
-      'Unreachable',
-      'the control plane cannot be reached',
-      'it is tried again by itself',
-    );
+    throw new ApiFailure(0, 'Unreachable', 'the control plane cannot be reached', 'retrying automatically');
   });
 }
 

@@ -72,6 +72,11 @@ export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
+/** Text that begins with a capital letter, unless it begins with a command or an id. */
+export function sentence(text: string): string {
+  return /^(?!headgate )[a-z]+[ ,]/.test(text) ? `${text.charAt(0).toUpperCase()}${text.slice(1)}` : text;
+}
+
 /** First three names, and the number of further names. */
 export function nameSome(names: readonly string[]): string {
   return names.length <= 3

@@ -30,7 +30,7 @@ const rowsMax = 500_000;
 export async function readUsage(organisation: string, from: string, signal: AbortSignal): Promise<UsageRows> {
   const answer = await fetchAnswer('GET', readPath('usage.export', { organisation, from }), { signal });
   if (!answer.ok || !answer.body)
-    throw new ApiFailure(answer.status, 'Unreadable', 'the usage cannot be read', 'try again');
+    throw new ApiFailure(answer.status, 'Unreadable', 'usage cannot be read', 'try again');
   const sums: Sums = { days: new Map(), hours: new Map() };
   let rest = '';
   let rows = 0;
@@ -47,7 +47,7 @@ export async function readUsage(organisation: string, from: string, signal: Abor
       throw new ApiFailure(
         0,
         'TooLarge',
-        'the range has too many requests for this page',
+        'this period has too many requests for this page',
         'headgate usage export',
       );
     }

@@ -1,4 +1,4 @@
-/** Pages of a model and of plans. Only operators see them. */
+/** Pages of a model and of tiers. Only operators see them. */
 import type { LiveNodeResource, Tier } from '../../schemas/admin/admin.ts';
 import { count, day, plural, shellWord } from '../lib/format.ts';
 import { useKnown } from '../lib/organisations.ts';
@@ -26,7 +26,7 @@ export function ModelPage({ id }: { readonly id: string }) {
               items={{
                 Identifier: <Id id={id} />,
                 Family: family,
-                Weight: `${count(weight)} of the concurrency of a plan`,
+                Weight: `counts as ${plural(weight, 'request')} in flight`,
                 Affinity: affinity === 'none' ? 'none' : 'prompts that begin alike go to one node',
                 Added: day(added),
               }}
@@ -34,10 +34,10 @@ export function ModelPage({ id }: { readonly id: string }) {
           </Card>
           <WhereInstalled id={id} />
           <EventsCard
-            title="Events that name it"
+            title="Events"
             label="Events of the model"
             about={{ text: id }}
-            more="All of them"
+            more="All events"
             isWide
           />
         </div>
@@ -54,15 +54,15 @@ function WhereInstalled({ id }: { readonly id: string }) {
   const on = stacks.filter(({ models }) => models.includes(id)).map((stack) => stack.id);
   const loaded = nodes.filter((node: LiveNodeResource) => node.loaded.includes(node.models?.[id] ?? id));
   const reranking = loaded.filter((node) => node.rerankModels?.includes(node.models?.[id] ?? id));
-  const plans = tiers.filter(({ models }) => models === '*' || models.includes(id)).map((tier) => tier.id);
+  const including = tiers.filter(({ models }) => models === '*' || models.includes(id));
   return (
-    <Card title="Where it is">
+    <Card title="Availability">
       <Facts
         items={{
           Pool: pool?.models.includes(id) ? <State tone="good">installed</State> : 'not installed',
           Stacks: <Names kind="stack" ids={on} />,
-          Plans: <Names kind="tier" ids={plans} />,
-          ...(reranking.length > 0 && { Kind: 'reranks documents, and does nothing else' }),
+          Tiers: <Names kind="tier" ids={including.map((tier) => tier.id)} />,
+          ...(reranking.length > 0 && { Kind: 'only reranks documents' }),
           'Loaded on':
             loaded.length === 0 ? (
               <State tone="warn">no node</State>
@@ -81,24 +81,25 @@ function WhereInstalled({ id }: { readonly id: string }) {
   );
 }
 
-const orUnlimited = (value: number | undefined): string => (value === undefined ? 'no limit' : count(value));
+const orUnlimited = (value: number | undefined, unit = ''): string =>
+  value === undefined ? 'no limit' : `${count(value)}${unit}`;
 
 const tierColumns: readonly TableColumn<Tier>[] = [
   {
-    name: 'Plan',
+    name: 'Tier',
     isTitle: true,
     value: ({ id }) => id,
     cell: ({ id }) => <Name of={{ kind: 'tier', id }} />,
   },
   numberColumn('Rank', ({ rank }) => rank),
   {
-    name: 'Requests a minute',
+    name: 'Requests per minute',
     isNumber: true,
     cell: ({ requestsPerMinute }) => orUnlimited(requestsPerMinute),
   },
   { name: 'In flight', isNumber: true, cell: ({ concurrency }) => orUnlimited(concurrency) },
   { name: 'Context', isNumber: true, cell: ({ contextTokens }) => orUnlimited(contextTokens) },
-  { name: 'Tokens a month', isNumber: true, cell: ({ monthlyTokens }) => orUnlimited(monthlyTokens) },
+  { name: 'Tokens per month', isNumber: true, cell: ({ monthlyTokens }) => orUnlimited(monthlyTokens) },
   {
     name: 'Models',
     isNumber: true,
@@ -109,14 +110,14 @@ const tierColumns: readonly TableColumn<Tier>[] = [
 export function TiersPage() {
   return (
     <ListPage
-      title="Plans"
-      lead="What organisations may use: limits and models."
+      title="Tiers"
+      lead="A tier sets the limits and models of its organisations. A caller’s plan is its tier."
       cli="headgate tier list"
       list={useRead('tier.list')}
       columns={tierColumns}
       keyOf={({ id }) => id}
       empty={
-        <Empty title="There are no plans yet">
+        <Empty title="There are no tiers yet">
           <p>
             <code>headgate tier set Starter --models '*'</code>
           </p>
@@ -133,7 +134,7 @@ export function TierPage({ id }: { readonly id: string }) {
   return (
     <ThingPage
       title={id}
-      list={['/tiers', 'All plans']}
+      list={['/tiers', 'All tiers']}
       cli={`headgate tier get ${shellWord(id)}`}
       of={useRead('tier.get', { id })}
     >
@@ -142,10 +143,10 @@ export function TierPage({ id }: { readonly id: string }) {
           <Card title="Limits">
             <Facts
               items={{
-                Requests: `${orUnlimited(requestsPerMinute)} a minute`,
+                Requests: orUnlimited(requestsPerMinute, ' per minute'),
                 'In flight': orUnlimited(concurrency),
-                Context: `${orUnlimited(contextTokens)} tokens`,
-                Allowance: `${orUnlimited(monthlyTokens)} tokens a month`,
+                Context: orUnlimited(contextTokens, ' tokens'),
+                Allowance: orUnlimited(monthlyTokens, ' tokens per month'),
                 Rank: count(rank),
               }}
             />
@@ -153,9 +154,9 @@ export function TierPage({ id }: { readonly id: string }) {
           <Card title="Models">
             <p>{models === '*' ? 'All models of the catalog.' : <Names kind="model" ids={models} />}</p>
           </Card>
-          <Card title={`${plural(having.length, 'organisation')} with it`} isWide>
+          <Card title={`${plural(having.length, 'organisation')} on this tier`} isWide>
             <p>
-              <Names kind="organisation" ids={having.map((each) => each.id)} none="None has this plan." />
+              <Names kind="organisation" ids={having.map((each) => each.id)} />
             </p>
           </Card>
         </div>

@@ -23,7 +23,7 @@ export function ChangesPage() {
     <>
       <PageHeader
         title="Changes"
-        lead="What is released in waves: to some gateways first, to the next when nothing went wrong, and back by itself."
+        lead="Changes released in waves: to a few gateways first, then to more if nothing goes wrong. A harmful change is rolled back automatically."
         cli="headgate change list"
       />
       <Answer of={list}>
@@ -46,8 +46,8 @@ function NoChange() {
   return (
     <Empty title="No change is being released">
       <p>
-        <code>headgate apply -f fleet.yaml --stage</code> begins one: it reaches one gateway first, and is
-        taken back by itself where requests are refused that were served before.
+        <code>headgate apply -f fleet.yaml --stage</code> starts one. It reaches one gateway first, and is
+        withdrawn automatically if requests are refused that were served before.
       </p>
     </Empty>
   );
@@ -75,10 +75,10 @@ function OpenChange({ change }: { readonly change: Change }) {
     >
       <Facts
         items={{
-          Begun: `${ago(at)} by ${by}`,
+          Started: `${ago(at)} by ${by}`,
           Wave: `${wave} of ${waves.length}`,
           Next: next,
-          'Cannot be completed': impossible,
+          'Blocked by': impossible,
         }}
       />
       <ol class="waves" aria-label="Waves">
@@ -109,7 +109,7 @@ function waveText(wave: Wave): string {
 }
 
 const sides = ['inside', 'outside'] as const;
-const sideNames = { inside: 'With the change', outside: 'Without it' } as const;
+const sideNames = { inside: 'With the change', outside: 'Without the change' } as const;
 
 function FigureTable({ figures }: { readonly figures: Figures }) {
   return (
@@ -124,9 +124,9 @@ function FigureTable({ figures }: { readonly figures: Figures }) {
         { name: 'Requests', isNumber: true, cell: ({ requests }) => count(requests) },
         { name: 'Refused', isNumber: true, cell: refusedText },
         { name: 'Internal errors', isNumber: true, cell: ({ errors }) => count(errors) },
-        { name: 'Failed at nodes', isNumber: true, cell: ({ nodeFailures }) => count(nodeFailures) },
+        { name: 'Node failures', isNumber: true, cell: ({ nodeFailures }) => count(nodeFailures) },
         {
-          name: 'Own time (p95)',
+          name: 'Time added (p95)',
           isNumber: true,
           cell: ({ ownP95Ms }) => (ownP95Ms === undefined ? '–' : `${ownP95Ms} ms`),
         },
@@ -149,9 +149,9 @@ function StepDialog({ change: { id, wave, waves }, step, onClose }: StepDialogPr
   const following = waves[wave];
   const texts = {
     advance: following
-      ? `Wave ${wave + 1} begins now, at ${waveText(following)}, whatever was seen so far.`
-      : 'The change is in force everywhere from now on, as any other commit.',
-    withdraw: 'The gateways that have the change answer as before it, at once.',
+      ? `Wave ${wave + 1} starts now at ${waveText(following)}, whatever the figures show.`
+      : 'The change takes effect on all gateways, like any other commit.',
+    withdraw: 'Gateways that have the change immediately go back to the state before it.',
   };
   const action = step === 'withdraw' ? 'Withdraw' : following ? 'Advance' : 'Complete';
   return (
@@ -174,7 +174,7 @@ function StepDialog({ change: { id, wave, waves }, step, onClose }: StepDialogPr
 function OverChanges({ changes }: { readonly changes: readonly Change[] }) {
   return (
     <Table
-      caption="Changes that are over"
+      caption="Closed changes"
       rows={changes}
       keyOf={({ id }) => id}
       empty={null}
@@ -185,7 +185,7 @@ function OverChanges({ changes }: { readonly changes: readonly Change[] }) {
           value: ({ state }) => state,
           cell: ({ state }) => <State tone={tones[state]}>{state}</State>,
         },
-        { name: 'Begun', value: ({ at }) => at, cell: ({ at, by }) => `${ago(at)} by ${by}` },
+        { name: 'Started', value: ({ at }) => at, cell: ({ at, by }) => `${ago(at)} by ${by}` },
         {
           name: 'Reached',
           value: ({ wave }) => wave,

@@ -23,9 +23,9 @@ export function CredentialsSettings({ stack, url }: CredentialsProps) {
   return (
     <div class="columns">
       <SurfaceSwitch key={stack.surface} stack={stack} />
-      <Card title="Ready settings" isWide>
+      <Card title="Code to copy" isWide>
         <p class="muted">
-          Replace <code>YOUR-KEY</code> by the value of an{' '}
+          Replace <code>YOUR-KEY</code> with an{' '}
           <a href={withQuery('/keys', { org: stack.organisation })}>API key</a> of{' '}
           <Name of={{ kind: 'organisation', id: stack.organisation }} />.
         </p>
@@ -48,7 +48,7 @@ function Snippet({ name, text }: { readonly name: string; readonly text: string 
     <div class="snippet">
       <div class="snippet-head ends">
         <h3>{name}</h3>
-        <Copy text={text} label="Copy" title={`Copy the settings for ${name}`} />
+        <Copy text={text} label="Copy" title={`Copy the code for ${name}`} />
       </div>
       <pre>{text}</pre>
     </div>
@@ -66,10 +66,10 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
     });
   };
   return (
-    <Card title="API surface">
+    <Card title="API style">
       <form onSubmit={submit}>
         <fieldset disabled={!isAllowed || isBusy}>
-          <legend>What programs speak to this host</legend>
+          <legend>How programs call this stack</legend>
           {(['openai', 'anthropic'] as const).map((surface) => (
             <label key={surface} class="radio">
               <input
@@ -80,14 +80,14 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
                 onChange={() => setChosen(surface)}
               />
               <span>{names[surface]}</span>
-              {stack.surface === surface ? <State tone="good">now</State> : null}
+              {stack.surface === surface ? <State tone="good">current</State> : null}
             </label>
           ))}
         </fieldset>
         {chosen === stack.surface ? null : (
           <p class="notice warn">
-            Programs that call this host in the {names[stack.surface]} way get 404 once it is switched. Change
-            their settings at the same time. <Callers stack={stack} />
+            After the switch, programs that use the {names[stack.surface]} API get 400. Change their settings
+            at the same time. <Callers stack={stack} />
           </p>
         )}
         {isAllowed && chosen !== stack.surface ? (
@@ -96,18 +96,14 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
         {failure ? <Failure failure={failure} /> : null}
         {isAllowed ? (
           <div class="dialog-actions row">
-            <Copy
-              text={`headgate stack set-surface ${stack.id} ${chosen}`}
-              label="Copy as CLI"
-              icon="terminal"
-            />
+            <Copy text={`headgate stack surface ${stack.id} ${chosen}`} label="Copy as CLI" icon="terminal" />
             <button type="submit" class="button primary" disabled={isBusy || chosen === stack.surface}>
-              Switch surface
+              Switch API style
             </button>
           </div>
         ) : (
           <p class="muted">
-            An owner or admin of <Name of={{ kind: 'organisation', id: stack.organisation }} /> can switch it.
+            Owners and admins of <Name of={{ kind: 'organisation', id: stack.organisation }} /> can switch it.
           </p>
         )}
       </form>
@@ -125,13 +121,13 @@ function Callers({ stack: { id, organisation, surface } }: { readonly stack: Sta
     return (
       <span>
         {isWhole
-          ? 'No key called it this way in the last hour.'
-          : 'Which keys called it this way in the last hour is not known.'}
+          ? 'No key used it in the last hour.'
+          : 'It is not known which keys used it in the last hour.'}
       </span>
     );
   return (
     <span>
-      In the last hour:{' '}
+      Keys that used it in the last hour:{' '}
       {callers.map(({ key, requests }, at) => (
         <span key={key}>
           {at === 0 ? '' : ', '}

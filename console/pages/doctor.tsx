@@ -1,6 +1,6 @@
 /** Findings of `headgate doctor`: failures first, each with its next step. */
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
-import { plural } from '../lib/format.ts';
+import { plural, sentence } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Name } from '../ui/name.tsx';
 import { Answer, PageHeader } from '../ui/page.tsx';
@@ -38,8 +38,8 @@ function Findings({ checks }: { readonly checks: readonly Check[] }) {
   const found = order.flatMap((level) => checks.filter((check) => check.level === level));
   if (found.length === 0)
     return (
-      <Empty title="Nothing is wrong">
-        <p>Each check of the log, the control planes, the gateways, the nodes and the models passed.</p>
+      <Empty title="No problems found">
+        <p>All checks of the log, control planes, gateways, nodes and models passed.</p>
       </Empty>
     );
   return (
@@ -80,7 +80,7 @@ function Finding({ check: { level, object, text, next, group, code } }: { readon
         <State tone={tones[level]}>{level === 'fail' ? 'failure' : 'warning'}</State>{' '}
         <Subject object={object} group={group} /> <span class="verbatim">{text}</span>
       </p>
-      {next === undefined ? null : <p class="verbatim">{next}</p>}
+      {next === undefined ? null : <p class="verbatim">{sentence(next)}</p>}
       <p>
         <Badge>{group}</Badge> <code>{code}</code>
       </p>
@@ -106,7 +106,7 @@ function Subject({ object, group }: SubjectProps) {
   return (
     <strong>
       {kind === undefined ? id : <Name of={{ kind, id: stack ?? id }} />}
-      {model === '' ? null : <>/{<Name of={{ kind: 'model', id: model }} />}</>}
+      {model === '' ? null : <>/{<Name of={{ kind: 'model', id: model }} />}</>}:
     </strong>
   );
 }

@@ -69,19 +69,19 @@ export function EventsPage() {
         title="Events"
         lead={
           before === undefined
-            ? 'Newest first; new ones appear by themselves.'
-            : `Up to position ${count(before)}.`
+            ? 'Newest first. New events appear automatically.'
+            : `Events up to position ${count(before)}.`
         }
         cli={`headgate events list --newest${options.join('')}`}
       >
-        {before === undefined ? null : <Button onClick={() => setQuery({ before: '' })}>Live</Button>}
+        {before === undefined ? null : <Button onClick={() => setQuery({ before: '' })}>Show newest</Button>}
       </PageHeader>
       <Filters filter={filter} shown={found.length} />
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
       {data || found.length > 0 ? <EventList events={found} /> : failure ? null : <Loading />}
       {data?.nextTo !== undefined && data.nextTo > 0 ? (
         <p class="more">
-          <Button onClick={() => setQuery({ before: String(data.nextTo) })}>Earlier events</Button>
+          <Button onClick={() => setQuery({ before: String(data.nextTo) })}>Show earlier events</Button>
         </p>
       ) : null}
     </>
@@ -142,7 +142,7 @@ function Filters({ filter, shown }: FiltersProps) {
         key={`text ${filter.text}`}
         type="search"
         aria-label="Search these events"
-        placeholder="Person, id, reason"
+        placeholder="Person, id or reason"
         defaultValue={filter.text}
         onChange={({ currentTarget }) => setQuery({ q: currentTarget.value.trim() })}
       />
@@ -150,7 +150,7 @@ function Filters({ filter, shown }: FiltersProps) {
         key={`type ${filter.type}`}
         type="search"
         aria-label="Type of event"
-        placeholder="key.revoked"
+        placeholder="Type, e.g. key.revoked"
         defaultValue={filter.type}
         onChange={({ currentTarget }) => setQuery({ type: currentTarget.value.trim() })}
       />
@@ -175,8 +175,8 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
   const [open, setOpen] = useState<string | undefined>();
   if (events.length === 0)
     return (
-      <Empty title="No event matches">
-        <Button onClick={() => setQuery(clearedFilters)}>Clear the filters</Button>
+      <Empty title="No events match">
+        <Button onClick={() => setQuery(clearedFilters)}>Clear filters</Button>
       </Empty>
     );
   return (
@@ -191,7 +191,7 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
                 type="button"
                 class="event-position"
                 aria-expanded={isOpen}
-                title="What it changed"
+                title="Show what it changed"
                 onClick={() => setOpen(isOpen ? undefined : key)}
               >
                 {count(event.position)} <span aria-hidden="true">{isOpen ? '▾' : '▸'}</span>
@@ -236,7 +236,7 @@ function EventDetail({ event }: { readonly event: ListedEvent }) {
           {found.changes.map(({ table, id, action, fields }) => (
             <li key={`${table} ${id}`}>
               <span>
-                {action === 'create' ? 'new' : action === 'remove' ? 'gone' : 'changed'}:{' '}
+                {action === 'create' ? 'new' : action === 'remove' ? 'removed' : 'changed'}:{' '}
                 <RowName table={table} id={id} /> <span class="muted">{table}</span>
               </span>
               {action === 'change' ? <Fields fields={fields} /> : null}
@@ -247,12 +247,12 @@ function EventDetail({ event }: { readonly event: ListedEvent }) {
       <pre>{JSON.stringify({ type, v, at, command, data }, null, 2)}</pre>
       <p class="row">
         <a class="button" href={withQuery('/fleet', { at: seq })}>
-          The fleet at this moment
+          Show the fleet at this moment
         </a>
         <a class="button" href={explainLink({ ...explainQueryFromEvent(data), at: String(seq) })}>
           Explain at this moment
         </a>
-        <Copy text={`headgate undo ${seq}`} label="Copy the command that undoes it" icon="terminal" />
+        <Copy text={`headgate undo ${seq}`} label="Copy undo command" icon="terminal" />
       </p>
     </div>
   );

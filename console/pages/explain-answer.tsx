@@ -2,7 +2,7 @@
 import type { Because, ExplainedStep } from '../../schemas/records/explanations.ts';
 import { withQuery } from '../lib/api.ts';
 import { type ExplainQuery, type Explanation, explainLink } from '../lib/explain.ts';
-import { count, moment, nameSome } from '../lib/format.ts';
+import { count, moment, nameSome, plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator } from '../lib/session.ts';
 import { Name } from '../ui/name.tsx';
@@ -128,13 +128,13 @@ function Around({ explanation, asked }: { readonly explanation: Explanation; rea
     <section class="card">
       <Facts
         items={{
-          Before: before && (
+          'Answer before': before && (
             <a href={explainLink({ ...asked, at: String(before.position), diff: undefined })}>
-              at {count(before.position)} the answer was {before.status} {before.type ?? ''}
+              {before.status} {before.type ?? 'served'} at position {count(before.position)}
             </a>
           ),
-          'Would serve it': would.length === 0 ? undefined : <Would commands={would} />,
-          Proof:
+          'What would help': would.length === 0 ? undefined : <Would commands={would} />,
+          Check:
             same === undefined ? undefined : (
               <State tone={same ? 'good' : 'bad'}>this build decides {same ? 'the same' : 'otherwise'}</State>
             ),
@@ -163,9 +163,9 @@ function Difference({
   readonly diff: NonNullable<Explanation['diff']>;
 }) {
   return (
-    <Card title={`Between ${count(from)} and ${count(to)}`} label="Difference">
+    <Card title={`Changes between positions ${count(from)} and ${count(to)}`} label="Difference">
       {steps.length === 0 ? (
-        <p>Nothing that decides it differs.</p>
+        <p>No step differs.</p>
       ) : (
         <>
           <p>These steps differ: {steps.join(', ')}</p>
@@ -193,19 +193,19 @@ function Recorded({ request }: { readonly request: string }) {
     ['decided', ms.decided],
     ['sent to the node', ms.sent],
     ['first byte', ms.begun],
-    ['end', ms.end],
+    ['ended', ms.end],
   ] as const;
   return (
     <Card title="What the gateway recorded" label="What was recorded">
       <Facts
         items={{
-          Who:
+          Caller:
             key !== undefined ? (
               <Name of={{ kind: 'key', id: key, ...(organisation && { within: organisation }) }} />
             ) : organisation !== undefined ? (
               <Name of={{ kind: 'organisation', id: organisation }} />
             ) : (
-              (visitor ?? 'nobody known')
+              (visitor ?? 'unknown')
             ),
           Model:
             model !== undefined ? (
@@ -213,13 +213,13 @@ function Recorded({ request }: { readonly request: string }) {
             ) : ms.shaped === undefined ? (
               'not read'
             ) : (
-              'no known name'
+              'unknown name'
             ),
-          Prompt: `${count(promptTokensMax ?? promptTokens)} tokens, ${decision.counted === 'node' ? 'counted' : 'at most'}`,
+          Prompt: `${decision.counted === 'node' ? '' : 'at most '}${plural(promptTokensMax ?? promptTokens, 'token')}`,
           Node: node === undefined ? 'none' : <Name of={{ kind: 'node', id: node }} />,
-          After: times
+          Timeline: times
             .filter(([, value]) => value !== undefined)
-            .map(([name, value = 0]) => `${name} ${value.toFixed(1)} ms`)
+            .map(([name, value = 0]) => `${name} after ${value.toFixed(1)} ms`)
             .join(', '),
         }}
       />
@@ -227,7 +227,7 @@ function Recorded({ request }: { readonly request: string }) {
         <p class="muted">These gateways did not answer: {nameSome(unanswered)}</p>
       )}
       <details>
-        <summary>The whole record</summary>
+        <summary>Full record</summary>
         <pre>{JSON.stringify(decision, null, 1)}</pre>
       </details>
     </Card>

@@ -1,4 +1,5 @@
 /** Explains why a request is served or refused. The URL contains the question. */
+import { momentForms } from '../../schemas/admin/moments.ts';
 import {
   type ExplainQuery,
   explainCommand,
@@ -6,6 +7,7 @@ import {
   isComplete,
   parseExplainQuery,
 } from '../lib/explain.ts';
+import { sentence } from '../lib/format.ts';
 import { useOrganisations } from '../lib/organisations.ts';
 import { go, location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
@@ -26,8 +28,8 @@ export function ExplainPage() {
         title="Explain"
         lead={
           <>
-            Why a request is served or refused, which event made it so, and what would change it.{' '}
-            <a href="/models">Models</a> has the answer for each model and host of an organisation.
+            Why a request was served or refused, which event led to that, and what would change it.{' '}
+            <a href="/models">Models</a> shows the outcome for each model and host of an organisation.
           </>
         }
         cli={explainCommand(asked)}
@@ -64,15 +66,16 @@ function QuestionForm({ asked }: { readonly asked: ExplainQuery }) {
           pattern="req_[0-9a-f]{32}"
           spellcheck={false}
           defaultValue={asked.request ?? ''}
-          placeholder="req_… of the answer"
-          title="req_ and 32 hexadecimal digits, from the header x-request-id of the answer"
+          placeholder="req_…"
+          title="The answer’s header x-request-id: req_ and 32 hexadecimal digits"
         />
       ) : null}
       <Field
         label="Compare with"
         name="diff"
         defaultValue={asked.diff ?? ''}
-        placeholder="position, time or 10m"
+        placeholder="10m, 2d or a position"
+        title={sentence(momentForms)}
       />
       <button type="submit" class="button primary">
         Explain

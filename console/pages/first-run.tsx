@@ -31,7 +31,7 @@ function setupCommands(state: FleetReads, gateway: string): readonly (readonly [
     ],
     ['Offer its model', `headgate model set ${id} --family ${id} && headgate pool install ${id}`],
     [
-      'Create a plan, an organisation and a key',
+      'Create a tier, an organisation and a key',
       "headgate tier set Starter --models '*' && headgate org create acme --name Acme --tier Starter && headgate key create --org acme --name first --expires 90d",
     ],
     [

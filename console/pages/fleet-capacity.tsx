@@ -11,7 +11,7 @@ import { numberColumn, Table, type TableColumn } from '../ui/table.tsx';
 export function CapacityTable({ rows }: { readonly rows: readonly OwnCapacity[] }) {
   const sorted = [...rows].sort((one, other) => other.missing - one.missing);
   return (
-    <Card title="Organisations with capacity of their own" isWide>
+    <Card title="Organisations with dedicated capacity" isWide>
       <Table
         caption="Capacity by organisation"
         rows={sorted}
@@ -37,12 +37,12 @@ const columns: readonly TableColumn<OwnCapacity>[] = [
   },
   numberColumn('Stacks', ({ stacks }) => stacks.length),
   numberColumn(
-    'Nodes that serve',
+    'Serving nodes',
     (row) => nodesOf(row).filter(serves).length,
     (row) => `${count(nodesOf(row).filter(serves).length)} of ${count(nodesOf(row).length)}`,
   ),
   numberColumn(
-    'Models that no node serves',
+    'Models not served',
     ({ missing }) => missing,
     ({ missing }) => (missing === 0 ? '–' : <State tone="bad">{count(missing)}</State>),
   ),

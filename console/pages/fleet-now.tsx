@@ -31,7 +31,7 @@ export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
         href={requestsLink({ outcome: 'refused', since: '1h' })}
       />
       <Figure
-        name="Nodes that serve"
+        name="Serving nodes"
         value={`${count(nodes.filter(serves).length)} of ${count(nodes.length)}`}
         href="/nodes"
       />
@@ -42,8 +42,8 @@ export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
 /** Limit with the highest share of use. undefined if nothing is used. */
 function nearest({ requests, concurrency, tokens }: LimitUse) {
   const limits = [
-    { what: 'requests of this minute', used: requests.used, limit: requests.limit },
-    { what: 'requests in flight', used: concurrency.inFlight, limit: concurrency.limit },
+    { what: 'the requests per minute', used: requests.used, limit: requests.limit },
+    { what: 'the requests in flight', used: concurrency.inFlight, limit: concurrency.limit },
     { what: 'the allowance', used: tokens.used, limit: tokens.limit },
   ];
   const parts = limits.map(({ what, used, limit }) => ({
@@ -64,7 +64,7 @@ export function FleetActivity() {
       <EventsCard title="Newest events" label="Newest events" about={{}} limit={shownMax} more="All events" />
       <div class="stack">
         <Card title="Nearest to a limit" more={<a href="/limits">All limits</a>}>
-          {near.length === 0 ? <p class="muted">Nothing of any limit is used now.</p> : null}
+          {near.length === 0 ? <p class="muted">No limit is in use right now.</p> : null}
           <ul class="rows" aria-label="Organisations nearest to a limit">
             {near.map(({ id, what, part }) => (
               <li key={id}>

@@ -66,8 +66,8 @@ export function FleetPage() {
 }
 
 function summary({ nodes, organisationsInAll, stacks }: FleetReads): string {
-  const serving = `${nodes.filter(serves).length} of ${plural(nodes.length, 'node')} serve`;
-  return `${serving}, for ${plural(organisationsInAll, 'organisation')} and ${plural(stacks.length, 'stack')}.`;
+  const serving = `${nodes.filter(serves).length} of ${plural(nodes.length, 'node')} serving`;
+  return `${serving}, ${plural(organisationsInAll, 'organisation')}, ${plural(stacks.length, 'stack')}.`;
 }
 
 /** Fleet page below its heading. Setup steps started here stay above the map, because the last step follows the map. */
@@ -96,11 +96,11 @@ function Filled({ state }: { readonly state: FleetReads }) {
       <TrafficCard of={{}} more="/requests" />
       {missing.length === 0 ? (
         <p class="notice good">
-          <State tone="good">Every installed model is loaded on a node that serves.</State>
+          <State tone="good">Every installed model is loaded on a serving node.</State>
         </p>
       ) : (
         <section class="notice bad" aria-label="What is missing">
-          <h2>Installed, but no node serves it now</h2>
+          <h2>Installed models that no node serves</h2>
           <ul class="rows">
             {missing.slice(0, missingMax).map(({ model, where, status, refused, refused: [first] }) => (
               <li key={`${where} ${model}`}>
@@ -111,14 +111,14 @@ function Filled({ state }: { readonly state: FleetReads }) {
                   on {where === 'the pool' ? where : <Name of={{ kind: 'stack', id: where }} />}
                 </span>
                 {first === undefined ? (
-                  <State tone="bad">nobody may use it</State>
+                  <State tone="bad">no organisation is affected</State>
                 ) : (
                   <a
                     href={explainLink({ org: first.id, model, ...(where !== 'the pool' && { host: where }) })}
                   >
                     <State tone="bad">
                       {status} for {nameSome(refused.map(({ name }) => name))}
-                      {isPart && where === 'the pool' ? ', and for others' : ''}
+                      {isPart && where === 'the pool' ? ' and others' : ''}
                     </State>
                   </a>
                 )}
@@ -176,7 +176,7 @@ function FleetMap({ state, missing }: FleetMapProps) {
             key={id}
             title={name}
             href={route`/orgs/${id}`}
-            subtitle={tier === null ? 'no plan' : <Name of={{ kind: 'tier', id: tier }} />}
+            subtitle={tier === null ? 'no tier' : <Name of={{ kind: 'tier', id: tier }} />}
           >
             {own.map((stack) => (
               <Group
@@ -229,7 +229,7 @@ interface GroupProps {
 
 function Group({ title, href, nodes, flows, isOwn }: GroupProps) {
   if (nodes.length === 0 && title === undefined)
-    return isOwn ? null : <p class="muted">No node is registered here.</p>;
+    return isOwn ? null : <p class="muted">No nodes are registered here.</p>;
   return (
     <div class="group stack">
       {title === undefined ? (
@@ -241,7 +241,7 @@ function Group({ title, href, nodes, flows, isOwn }: GroupProps) {
           <a href={href ?? ''}>{title}</a>
         </h3>
       )}
-      {nodes.length === 0 ? <p class="muted">No node.</p> : null}
+      {nodes.length === 0 ? <p class="muted">No nodes.</p> : null}
       {nodes.length > tilesMax ? (
         <p class="muted wide">
           {nodes.filter(serves).length} of {nodes.length} nodes serve. <a href="/nodes">All nodes</a>

@@ -1,7 +1,7 @@
 /** A gateway's page: its report, and which of the newest commits it enforces. */
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';
-import { count, seconds, shellWord } from '../lib/format.ts';
+import { count, plural, seconds, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { EventRows } from '../ui/event-rows.tsx';
 import { Answer, ThingPage } from '../ui/page.tsx';
@@ -38,13 +38,13 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
       <Facts
         items={{
           State: <GatewayState gateway={gateway} />,
-          Applied: `${count(applied)}, ${count(lagEvents)} behind`,
+          Applied: `position ${count(applied)}, ${plural(lagEvents, 'commit')} behind`,
           Freshness: <Freshness gateway={gateway} />,
           ...Object.fromEntries(memberColumns.map(({ name, cell }) => [name, cell(gateway)])),
           Digest: <code>{digest.slice(0, 16)}</code>,
           'Fold version': String(foldVersion ?? '–'),
           Process: <code>{incarnation.slice(0, 8)}</code>,
-          Seen: `${seconds(seenSeconds)} ago`,
+          'Last seen': `${seconds(seenSeconds)} ago`,
         }}
       />
     </Card>
@@ -56,7 +56,7 @@ function NewestCommits({ gateway: { applied, halted, log } }: { readonly gateway
   const isInForce = (position: number): boolean =>
     position <= applied && halted === undefined && log === undefined;
   return (
-    <Card title="Newest commits here">
+    <Card title="Newest commits">
       <Answer of={useRead('event.list', { order: 'desc', limit: commitsShown })}>
         {({ items }) => (
           <EventRows

@@ -26,7 +26,7 @@ export function GatewaysPage() {
   return (
     <ListPage
       title="Gateways"
-      lead="Who serves, how far each has read the log, and how fresh its proof is."
+      lead="How far each gateway has read the log, and how fresh its state is."
       cli="headgate gateway list"
       list={list}
       columns={gatewayColumns(setForgetting)}
@@ -34,8 +34,8 @@ export function GatewaysPage() {
       empty={
         <Empty title="No gateway has reported yet">
           <p>
-            <code>headgate gateway --log URL --control-plane URL --data FOLDER</code> starts one; it appears
-            here within seconds.
+            Start one with <code>headgate gateway --log URL --control-plane URL --data FOLDER</code>. It
+            appears here within seconds.
           </p>
         </Empty>
       }
@@ -51,8 +51,8 @@ export function GatewaysPage() {
           }}
         >
           <p>
-            Only for a gateway that was removed: confirmations of revocations do not wait for it any more. One
-            that still runs is listed again with its next report.
+            Forget only gateways that have been removed. Revocations then no longer wait for them. A gateway
+            that still runs appears again with its next report.
           </p>
         </Confirm>
       )}
@@ -87,7 +87,7 @@ function gatewayColumns(onForget: (name: string) => void): readonly TableColumn<
     },
     ...memberColumns,
     numberColumn(
-      'Seen',
+      'Last seen',
       ({ seenSeconds }) => seenSeconds,
       ({ seenSeconds }) => `${seconds(seenSeconds)} ago`,
     ),
@@ -146,7 +146,7 @@ export function Freshness({ gateway: { freshSeconds } }: { readonly gateway: Gat
   return (
     <span
       class={`ladder ${tone}`}
-      title={`proof ${seconds(freshSeconds)} old; steps at ${late}, ${warn} and ${fenced} s`}
+      title={`Last proof ${seconds(freshSeconds)} ago. Marks at ${late}, ${warn} and ${fenced} s.`}
     >
       <svg viewBox="0 0 90 8" width="90" height="8" aria-hidden="true">
         <rect width="90" height="8" rx="4" class="track" />

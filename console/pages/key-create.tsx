@@ -45,13 +45,7 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   };
   return (
     <FormDialog title="Create an API key" action="Create" work={create} onClose={onClose}>
-      <Field
-        label="Name"
-        name="name"
-        required
-        maxLength={200}
-        placeholder="what uses it, such as billing job"
-      />
+      <Field label="Name" name="name" required maxLength={200} placeholder="What uses it, e.g. billing job" />
       {organisations.length > 1 ? (
         <Chooser label="Organisation" name="organisation" command="key.create" required chosen={scope} />
       ) : null}
@@ -64,10 +58,10 @@ function KeyForm({ onClose, onCreated }: FormProps) {
 function KeyValue({ value, onClose }: { readonly value: string; readonly onClose: () => void }) {
   const [isStored, setStored] = useState(false);
   return (
-    <Dialog title="Store this value now" onClose={onClose} focus=".copy-value" isLocked={!isStored}>
-      <p>It is shown this once. Headgate keeps only its digest, so nobody can show it again.</p>
+    <Dialog title="Copy this key now" onClose={onClose} focus=".copy-value" isLocked={!isStored}>
+      <p>It cannot be shown again. Headgate stores only a hash of it.</p>
       <Shown label="Key value" class="secret" value={value} />
-      <label class="check">
+      <label class="row">
         <input
           type="checkbox"
           checked={isStored}

@@ -28,14 +28,11 @@ export function RevokeKey({ subject, use, onClose }: RevokeProps) {
       onClose={onClose}
       onDone={(answer) => setPosition(answer.position)}
     >
-      <p>
-        Every program that uses this key is refused from now on. This is final: a revoked key never works
-        again.
-      </p>
+      <p>Requests with this key will be refused. This cannot be undone.</p>
       <p>
         {use
-          ? `It was last used ${ago(use.lastUsedAt)}, and completed ${plural(use.requestsOfDay, 'request')} in 24 hours.`
-          : 'No request was completed with it so far.'}
+          ? `It was last used ${ago(use.lastUsedAt)} and completed ${plural(use.requestsOfDay, 'request')} in the last 24 hours.`
+          : 'It has not completed any request yet.'}
       </p>
     </CommandDialog>
   );
@@ -80,8 +77,8 @@ function RevocationProgress({ name, position, onClose }: ProgressProps) {
             <strong>{gateway.name}</strong>
             <State tone={gateway.confirmed ? 'good' : 'warn'}>
               {gateway.confirmed
-                ? `refuses it, after ${seconds(gateway.seconds)}`
-                : `waiting for ${seconds(gateway.seconds)}`}
+                ? `confirmed after ${seconds(gateway.seconds)}`
+                : `pending for ${seconds(gateway.seconds)}`}
             </State>
           </li>
         ))}
@@ -96,12 +93,13 @@ function RevocationProgress({ name, position, onClose }: ProgressProps) {
 }
 
 function Sentence({ found }: { readonly found: Confirmations | undefined }) {
-  if (!found) return <p>The gateways are asked…</p>;
-  if (found.complete) return <p>All gateways have confirmed: the key answers 401 everywhere.</p>;
+  if (!found) return <p>Asking the gateways…</p>;
+  if (found.complete) return <p>All gateways have confirmed. The key gets 401 everywhere.</p>;
   return (
     <p>
       {found.gateways.filter(({ confirmed }) => confirmed).length} of {found.gateways.length} gateways have
-      confirmed. One that is silent accepts no key after 45 seconds, and counts after 60. {found.reason ?? ''}
+      confirmed. A silent gateway stops accepting keys after 45 seconds and counts as confirmed after 60.{' '}
+      {found.reason ?? ''}
     </p>
   );
 }

@@ -44,7 +44,7 @@ export function KeysPage() {
       title="API keys"
       lead={
         list.data && !list.pages.isOfOtherMoment
-          ? `${howMany(list.data.items, list.pages)}. The values are kept nowhere; only who made them has them.`
+          ? `${howMany(list.data.items, list.pages)}. A key is shown only once, when it is created.`
           : undefined
       }
       cli={`headgate key list${organisationOption(organisation)}${pageOptions()}`}
@@ -78,13 +78,13 @@ function NoKeys({
 }) {
   return (
     <Empty title="There are no keys yet">
-      <p>A key is what a program sends to use the models of its organisation.</p>
+      <p>Programs send a key to use the models of its organisation.</p>
       {create ??
         (hasOrganisations ? (
-          <p>Ask an owner, admin, approver or member of the organisation to make one.</p>
+          <p>Ask an owner, admin, approver or member of the organisation to create one.</p>
         ) : (
           <p>
-            It takes an organisation: <code>headgate org create acme --name Acme --tier TIER</code>
+            Create an organisation first: <code>headgate org create acme --name Acme --tier TIER</code>
           </p>
         ))}
     </Empty>
@@ -148,7 +148,7 @@ function keyColumns(
     },
     { name: 'Last used', cell: ({ id }) => (usedBy ? <LastUse use={usedBy.get(id)} /> : '–') },
     {
-      name: 'Requests, 24 h',
+      name: 'Requests in 24 h',
       isNumber: true,
       cell: ({ id, name, organisation }) => {
         const requests = usedBy ? count(usedBy.get(id)?.requestsOfDay ?? 0) : '–';

@@ -18,8 +18,8 @@ export function LatestRefusals({ organisation }: { readonly organisation: string
   const { items, silent } = data;
   const all = requestsLink({ outcome: 'refused', ...(organisation !== undefined && { organisation }) });
   return (
-    <Card title="Refused last" label="Refused last" more={<a href={all}>All refused requests</a>}>
-      {items.length === 0 ? <State tone="good">No refused request is kept.</State> : null}
+    <Card title="Latest refusals" label="Latest refusals" more={<a href={all}>All refused requests</a>}>
+      {items.length === 0 ? <State tone="good">No refused requests are stored.</State> : null}
       <ul class="rows refusals" aria-label="Latest refusals">
         {items.map(({ request, status, type, model, at, ...row }) => (
           <li key={request}>
@@ -43,7 +43,7 @@ export function LatestRefusals({ organisation }: { readonly organisation: string
         ))}
       </ul>
       {silent.length === 0 ? null : (
-        <p class="muted">Without what these gateways refused: {nameSome(silent)}</p>
+        <p class="muted">Refusals of these gateways are missing: {nameSome(silent)}</p>
       )}
     </Card>
   );

@@ -8,7 +8,7 @@ import { type ReadResult, useRead } from '../lib/read.ts';
 import { location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
-import { LimitFacts, Plan, refill, Used } from '../ui/limit-use.tsx';
+import { LimitFacts, refill, TierInUse, Used } from '../ui/limit-use.tsx';
 import { Name } from '../ui/name.tsx';
 import { OrganisationChoice } from '../ui/organisation-choice.tsx';
 import { Answer, PageHeader } from '../ui/page.tsx';
@@ -28,7 +28,7 @@ export function LimitsPage() {
       : `headgate limits show --org ${shellWord(organisation)}`;
   return (
     <>
-      <PageHeader title="Limits" lead="What counts now, over all gateways." cli={cli}>
+      <PageHeader title="Limits" lead="Present use of each limit, over all gateways." cli={cli}>
         <OrganisationChoice />
       </PageHeader>
       {isVisitors ? (
@@ -49,8 +49,8 @@ function AllLimits() {
         <>
           {total > items.length ? (
             <p class="muted">
-              The {count(items.length)} nearest to a limit, of {plural(total, 'organisation')}. Choose one
-              above to see its own.
+              The {count(items.length)} of {plural(total, 'organisation')} nearest to a limit. Choose an
+              organisation above to see its limits.
             </p>
           ) : null}
           <p class="row search">
@@ -84,9 +84,9 @@ const columns: readonly TableColumn<LimitUse>[] = [
     ),
   },
   {
-    name: 'Plan',
+    name: 'Tier',
     value: ({ tier }) => tier ?? '',
-    cell: (use) => <Plan use={use} />,
+    cell: (use) => <TierInUse use={use} />,
   },
   {
     name: 'Requests this minute',
@@ -99,11 +99,11 @@ const columns: readonly TableColumn<LimitUse>[] = [
     cell: ({ concurrency: { inFlight, limit } }) => <Used name="In flight" used={inFlight} limit={limit} />,
   },
   {
-    name: 'Allowance tokens',
+    name: 'Allowance used',
     value: ({ tokens: { used, limit } }) => part(used, limit),
-    cell: ({ tokens: { used, limit } }) => <Used name="Tokens that count" used={used} limit={limit} />,
+    cell: ({ tokens: { used, limit } }) => <Used name="Allowance used" used={used} limit={limit} />,
   },
-  { name: 'Refills', value: ({ tokens: { refillsAt } }) => refillsAt, cell: refill },
+  { name: 'Next refill', value: ({ tokens: { refillsAt } }) => refillsAt, cell: refill },
 ];
 
 function Visitors() {
@@ -113,7 +113,7 @@ function Visitors() {
     return (
       <Empty title="Visitors are not served">
         <p>
-          <code>headgate tier set anonymous</code> serves them.
+          To serve them, run <code>headgate tier set anonymous</code>.
         </p>
       </Empty>
     );
@@ -122,7 +122,7 @@ function Visitors() {
 
 function OneOrganisation({ id }: { readonly id: string }) {
   const read = useRead('organisation.limits', { id }, { everyMs });
-  const about = <Name of={{ kind: 'organisation', id }}>The organisation</Name>;
+  const about = <Name of={{ kind: 'organisation', id }}>Show organisation</Name>;
   return <Uses of={read} title={organisationName(id)} about={about} />;
 }
 
@@ -160,13 +160,13 @@ function ByGateway({ use: { gateways, tokens } }: { readonly use: LimitUse }) {
       />
       {gateways.length === 0 ? null : (
         <p class="muted">
-          {plural(gateways.length, 'gateway')} counted.
+          {plural(gateways.length, 'gateway')} reported.
           {gateways.some(({ requests, inFlight }) => requests === null || inFlight === null)
-            ? ' A dash: this gateway does not report it now.'
+            ? ' A dash means that the gateway does not report this value right now.'
             : ''}
           {elsewhere === 0
             ? ''
-            : ` ${count(elsewhere)} tokens are not yet in the table: gateways report theirs once a minute.`}
+            : ` ${count(elsewhere)} tokens are not in the table yet, because gateways report once a minute.`}
         </p>
       )}
     </Card>
@@ -193,9 +193,9 @@ const gatewayColumns: readonly TableColumn<OfGateway>[] = [
     ({ inFlight }) => inFlight ?? -1,
     ({ inFlight }) => orDash(inFlight),
   ),
-  numberColumn('Tokens that count', ({ tokens }) => tokens),
+  numberColumn('Tokens', ({ tokens }) => tokens),
   numberColumn(
-    'Published',
+    'Reported',
     ({ ageSeconds }) => ageSeconds,
     ({ ageSeconds }) => `${seconds(ageSeconds)} ago`,
   ),

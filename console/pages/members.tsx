@@ -9,13 +9,17 @@ import { Choice, Field, Shown } from '../ui/field.tsx';
 import { Button, Copy, Failure } from '../ui/parts.tsx';
 
 type Role = Member['role'];
-const roles: readonly Role[] = ['owner', 'admin', 'approver', 'member', 'viewer'];
+const roles: Readonly<Record<Role, string>> = {
+  viewer: 'viewer: reads only',
+  member: 'member: creates and revokes keys',
+  approver: 'approver: creates and revokes keys',
+  admin: 'admin: manages members, stacks and keys',
+  owner: 'owner: manages everything, also owners',
+};
 
 const roleOf = (fields: FormData): Role => String(fields.get('role')) as Role;
 
-const roleField = (
-  <Choice label="Role" name="role" options={roles.toReversed().map((role) => [role, role])} />
-);
+const roleField = <Choice label="Role" name="role" options={Object.entries(roles)} />;
 
 export function RoleChoice({ member: { organisation, person, role } }: { readonly member: Member }) {
   const { isBusy, failure, run } = useWork();
@@ -33,7 +37,7 @@ export function RoleChoice({ member: { organisation, person, role } }: { readonl
           });
         }}
       >
-        {roles.map((one) => (
+        {Object.keys(roles).map((one) => (
           <option key={one} value={one}>
             {one}
           </option>
@@ -56,14 +60,14 @@ export function AddMember({ organisation, onClose }: MemberDialogProps) {
     onClose();
   };
   return (
-    <FormDialog title="Add a member" action="Add" work={add} onClose={onClose}>
+    <FormDialog title="Add a member" action="Add member" work={add} onClose={onClose}>
       <Field
         label="Person"
         name="person"
         required
         pattern="[a-z0-9\-]{1,64}"
         placeholder="ana"
-        hint="Lowercase letters, digits and hyphens. The log keeps this id, so it should name nobody by e-mail."
+        hint="A short id of lowercase letters, digits and hyphens. It stays in the log for good, so do not use an e-mail address."
       />
       {roleField}
     </FormDialog>
@@ -85,20 +89,20 @@ export function LinkDialog({
   if (link)
     return (
       <LinkShown title={title} link={link} onClose={onClose}>
-        It signs {person} in once, until {moment(link.expiresAt)}. Give it to nobody else.
+        It signs in {person} once, until {moment(link.expiresAt)}. Send it to {person} only.
       </LinkShown>
     );
   return (
     <Dialog title={title} onClose={onClose}>
       <p>
-        Who opens the link acts as {person} in {organisation}, with the role that {person} has then.
+        Whoever opens this link is signed in as {person} of {organisation}, once. Send it to {person} only.
       </p>
       {failure ? <Failure failure={failure} /> : null}
       <div class="dialog-actions row">
         <Button look="primary" disabled={isBusy} onClick={make}>
-          Make link
+          Create link
         </Button>
-        <Button onClick={onClose}>Done</Button>
+        <Button onClick={onClose}>Cancel</Button>
       </div>
     </Dialog>
   );
@@ -112,14 +116,19 @@ export function Invite({ organisation, onClose }: MemberDialogProps) {
   if (link)
     return (
       <LinkShown title="Invitation" link={link} onClose={onClose}>
-        Who opens it and signs in becomes a member: one person, until {moment(link.expiresAt)}.
+        The first person who opens it and signs in becomes a member. It expires at {moment(link.expiresAt)}.
       </LinkShown>
     );
   const invite = async (fields: FormData): Promise<void> => {
     setLink(await call('member.invite', { id: organisation, role: roleOf(fields) }));
   };
   return (
-    <FormDialog title={`Invite to ${organisation}`} action="Make invitation" work={invite} onClose={onClose}>
+    <FormDialog
+      title={`Invite to ${organisation}`}
+      action="Create invitation"
+      work={invite}
+      onClose={onClose}
+    >
       {roleField}
     </FormDialog>
   );

@@ -29,8 +29,8 @@ export function ModelsPage() {
         title="Models"
         lead={
           <>
-            What a request with any valid key of <Name of={{ kind: 'organisation', id: organisation }} />{' '}
-            gets, for each model and host.
+            What a request with a valid key of <Name of={{ kind: 'organisation', id: organisation }} /> gets,
+            for each model and host.
           </>
         }
         cli={`headgate explain --org ${shellWord(organisation)} --list${atOption}`}
@@ -62,7 +62,7 @@ function Catalog() {
   return (
     <ListPage
       title="Models"
-      lead="The catalog: what callers can ask for."
+      lead="The catalog of models that callers can ask for."
       cli={`headgate model list${pageOptions()}`}
       actions={<OrganisationChoice />}
       list={list}
@@ -114,7 +114,7 @@ function Matrix({ organisation, at }: MatrixProps) {
         rows={models}
         columns={columns}
         keyOf={(model) => model}
-        empty={<Empty title="Its tier, its stacks and its nodes have no model">{null}</Empty>}
+        empty={<Empty title="This organisation has no models">{null}</Empty>}
       />
       {(after !== undefined || data.next !== undefined) && (
         <p class="row">

@@ -79,8 +79,8 @@ export function DrainDialog({
     >
       <p>
         {drained
-          ? 'It gets requests again, as soon as it is up.'
-          : 'It gets no new requests; those in flight finish. The last node of a model can only be drained on the command line, with --force.'}
+          ? 'It gets requests again as soon as it is up.'
+          : 'It gets no new requests. Requests in flight finish. To drain the last node of a model, use the command line with --force.'}
       </p>
     </CommandDialog>
   );

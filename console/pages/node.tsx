@@ -56,11 +56,11 @@ function About({ node }: { readonly node: LiveNodeResource }) {
           State: (
             <span class="row">
               <NodeState node={node} />
-              {changedAt === undefined ? null : <time dateTime={changedAt}>since {ago(changedAt)}</time>}
+              {changedAt === undefined ? null : <time dateTime={changedAt}>changed {ago(changedAt)}</time>}
             </span>
           ),
-          Why: reason,
-          Serves: <Place node={node} />,
+          Reason: reason,
+          Place: <Place node={node} />,
           Address: <Id id={url} label="Copy the address" />,
           Engine: <Badge>{dialect}</Badge>,
           Credential: credential === undefined ? undefined : <code>{credential}</code>,
@@ -77,7 +77,7 @@ function Models({ node }: { readonly node: LiveNodeResource }) {
   const idOf = new Map(Object.entries(models).map(([id, name]) => [name, id]));
   return (
     <Card title="Loaded models">
-      {loaded.length === 0 ? <Empty title="Nothing is loaded">{null}</Empty> : null}
+      {loaded.length === 0 ? <Empty title="No models are loaded">{null}</Empty> : null}
       <ul class="rows" aria-label="Loaded models">
         {loaded.map((name) => {
           const id = idOf.get(name) ?? name;
@@ -104,15 +104,15 @@ function Reports({ node }: { readonly node: LiveNodeResource }) {
     { id },
     { isWhole: true },
   ).data?.items.filter(({ state }) => state === 'active');
-  const beats = isNow ? <Heartbeats key={id} beatSeconds={beatSeconds} /> : 'not kept for the past';
+  const beats = isNow ? <Heartbeats key={id} beatSeconds={beatSeconds} /> : 'not stored for the past';
   return (
     <Card title={agent ? 'Agent' : 'Probes'}>
       <Facts
         items={{
-          'Reported by': owner === undefined ? 'nobody yet' : `${owner}, in turn ${count(generation)}`,
+          'Reported by': owner === undefined ? 'nobody yet' : `${owner}, generation ${count(generation)}`,
           Heartbeats: agent ? beats : undefined,
           Tokens: agent ? (tokens === undefined ? '–' : plural(tokens.length, 'active token')) : undefined,
-          Agent: agent ? undefined : 'none: the control plane asks the node itself',
+          Agent: agent ? undefined : 'none: the control plane probes the node',
           Withheld: withheld ? 'reports of the last hour that were too many or too large' : undefined,
         }}
       />
@@ -146,7 +146,7 @@ function Heartbeats({ beatSeconds }: { readonly beatSeconds: number | undefined 
           <circle key={at} r="0.7" cx={shownSeconds - 1 - Math.max(0, now - at)} cy="4" />
         ))}
       </svg>
-      <small class="muted">the last minute, as far as this page was open</small>
+      <small class="muted">last minute, while this page was open</small>
     </span>
   );
 }
@@ -154,12 +154,12 @@ function Heartbeats({ beatSeconds }: { readonly beatSeconds: number | undefined 
 function NodeEvents({ id }: { readonly id: string }) {
   return (
     <EventsCard
-      title="What happened to it"
+      title="Events"
       label="Events of the node"
       about={{ node: id }}
       limit={10}
-      more="All its events"
-      none="Nothing is known of this node."
+      more="All events"
+      none="There are no events about this node."
     />
   );
 }

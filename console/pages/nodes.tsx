@@ -23,7 +23,7 @@ export function NodesPage() {
       columns={nodeColumns(setChosen)}
       keyOf={({ id }) => id}
       empty={
-        <Empty title="No node is registered yet">
+        <Empty title="There are no nodes yet">
           <p>
             <code>headgate node register NODE --url http://… --dialect vllm --place pool</code>
           </p>
@@ -48,7 +48,7 @@ function nodeColumns(onDrain: (node: LiveNodeResource) => void): readonly TableC
         </div>
       ),
     },
-    { name: 'Serves', field: 'place', cell: (node) => <Place node={node} /> },
+    { name: 'Place', field: 'place', cell: (node) => <Place node={node} /> },
     { name: 'Engine', field: 'dialect', cell: ({ dialect }) => <Badge>{dialect}</Badge> },
     {
       name: 'Loaded',
@@ -61,7 +61,7 @@ function nodeColumns(onDrain: (node: LiveNodeResource) => void): readonly TableC
       ),
     },
     {
-      name: 'Since',
+      name: 'Changed',
       field: 'changedAt',
       cell: ({ changedAt }) =>
         changedAt === undefined ? '–' : <time dateTime={changedAt}>{ago(changedAt)}</time>,

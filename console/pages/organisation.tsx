@@ -1,4 +1,4 @@
-/** An organisation's page: plan, allowance, members with their roles, stacks and keys. */
+/** An organisation's page: tier, allowance, members with their roles, stacks and keys. */
 import { useState } from 'preact/hooks';
 import type { Member, Organisation } from '../../schemas/admin/admin.ts';
 import { call, withQuery } from '../lib/api.ts';
@@ -33,7 +33,7 @@ export function OrganisationPage({ id }: { readonly id: string }) {
       {(organisation) => (
         <div class="columns">
           <div class="stack">
-            <Plan organisation={organisation} />
+            <About organisation={organisation} />
             <Limits organisation={id} />
           </div>
           <div class="stack">
@@ -46,7 +46,7 @@ export function OrganisationPage({ id }: { readonly id: string }) {
             <>
               <Members organisation={id} />
               <EventsCard
-                title="History"
+                title="Events"
                 label="Events of the organisation"
                 about={{ organisation: id }}
                 more="All events"
@@ -76,7 +76,7 @@ function Suspension({ organisation: { id, name, suspended } }: { readonly organi
           <p>
             {suspended
               ? 'Its keys are accepted again.'
-              : 'All its requests are refused until it is resumed. Nothing is removed.'}
+              : 'All its requests are refused until it is resumed. Nothing is deleted.'}
           </p>
         </CommandDialog>
       ) : null}
@@ -84,27 +84,27 @@ function Suspension({ organisation: { id, name, suspended } }: { readonly organi
   );
 }
 
-function Plan({ organisation }: { readonly organisation: Organisation }) {
+function About({ organisation }: { readonly organisation: Organisation }) {
   const { id, tier, anchor, suspended } = organisation;
   const usage = useRead('usage.get', { organisation: id }, { everyMs: 10_000 }).data;
   return (
-    <Card title="Plan">
+    <Card title="About">
       <Facts
         items={{
           Identifier: <Id id={id} />,
-          Plan:
+          Tier:
             tier === null ? (
-              <State tone="warn">none: inference is refused</State>
+              <State tone="warn">none, requests are refused</State>
             ) : (
               <Name of={{ kind: 'tier', id: tier }} />
             ),
           State: suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>,
-          'Period began': day(usage?.period ?? anchor),
+          'Period start': day(usage?.period ?? anchor),
           // Includes the pool, stacks and own nodes. The limits section shows the tokens that count against the allowance.
-          'All its usage': usage
+          'Usage this period': usage
             ? `${plural(usage.totalTokens, 'token')} in ${plural(usage.requests, 'request')}`
             : '…',
-          Requests: <a href={withQuery('/models', { org: id })}>what each model and host answers now</a>,
+          Models: <a href={withQuery('/models', { org: id })}>which models can be called</a>,
         }}
       />
     </Card>
@@ -131,7 +131,7 @@ function Holdings({ organisation }: { readonly organisation: string }) {
   const own = nodes?.items.filter(({ place }) => place.kind === 'organisation' && place.id === organisation);
   const active = keys?.total;
   return (
-    <Card title="What it has">
+    <Card title="Keys, stacks, usage">
       <ul class="rows">
         <li>
           <a href={withQuery('/keys', { org: organisation })}>API keys</a>
@@ -146,14 +146,14 @@ function Holdings({ organisation }: { readonly organisation: string }) {
         {(own ?? []).map(({ id, up }) => (
           <li key={id}>
             <span>
-              <Name of={{ kind: 'node', id }} />, a node of its own
+              <Name of={{ kind: 'node', id }} />, own node
             </span>
             <State tone={up ? 'good' : 'bad'}>{up ? 'up' : 'down'}</State>
           </li>
         ))}
         <li>
           <a href={withQuery('/usage', { org: organisation })}>Usage</a>
-          <span>all tokens by day and model</span>
+          <span>tokens by day and model</span>
         </li>
       </ul>
     </Card>
@@ -190,7 +190,7 @@ function Members({ organisation }: { readonly organisation: string }) {
           pages={pages}
           keyOf={({ person }) => person}
           columns={memberColumns(organisation, (kind, person) => setDialog({ kind, person }))}
-          empty={<Empty title="Nobody is a member yet">{null}</Empty>}
+          empty={<Empty title="There are no members yet">{null}</Empty>}
         />
       ) : null}
       {dialog?.kind === 'add' ? <AddMember organisation={organisation} onClose={close} /> : null}
@@ -208,8 +208,8 @@ function Members({ organisation }: { readonly organisation: string }) {
           }}
         >
           <p>
-            {dialog.person} is out of {organisation} at the next request. Keys that {dialog.person} made stay
-            valid.
+            {dialog.person} loses access to {organisation} with the next request. Keys that {dialog.person}{' '}
+            created stay valid.
           </p>
         </Confirm>
       ) : null}
@@ -242,12 +242,8 @@ function memberColumns(organisation: string, open: (kind: 'link' | 'remove', per
       cell: ({ person }: Member) =>
         maySet ? (
           <span class="row">
-            <Button
-              title={`Sign-in link for ${person}`}
-              aria-label={`Sign-in link for ${person}`}
-              onClick={() => open('link', person)}
-            >
-              Link
+            <Button aria-label={`Get link for ${person}`} onClick={() => open('link', person)}>
+              Get link
             </Button>
             <Button aria-label={`Remove ${person}`} onClick={() => open('remove', person)}>
               Remove

@@ -20,7 +20,7 @@ export function OrganisationsPage() {
   return (
     <ListPage<Row>
       title="Organisations"
-      lead="Tenants: each owns keys, stacks and nodes, and has at most one plan."
+      lead={isOperator() ? 'Each has its own keys, and at most one tier.' : 'Organisations you belong to.'}
       cli={`headgate org list${pageOptions()}`}
       list={isOperator() ? list : own}
       columns={isOperator() ? operatorColumns : memberColumns}
@@ -58,10 +58,10 @@ const operatorColumns: readonly TableColumn<Row>[] = [
   name,
   id,
   {
-    name: 'Plan',
+    name: 'Tier',
     field: 'tier',
     cell: ({ tier }) =>
-      tier ? <Name of={{ kind: 'tier', id: tier }} /> : <span class="muted">none: inference is refused</span>,
+      tier ? <Name of={{ kind: 'tier', id: tier }} /> : <span class="muted">none, requests are refused</span>,
   },
   {
     name: 'State',

@@ -39,7 +39,7 @@ export function Refusals({ organisation }: { readonly organisation: string | und
     <Card title="Refused in the last hour" label="Refused in the last hour">
       {refusals.length === 0 && unanswered.length === 0 ? (
         <State tone="good">
-          {organisation === undefined ? 'No request was refused.' : 'No request of a known key was refused.'}
+          {organisation === undefined ? 'No request was refused.' : 'No request with a key was refused.'}
         </State>
       ) : null}
       <ul class="rows refusals" aria-label="Refusals">
@@ -50,7 +50,7 @@ export function Refusals({ organisation }: { readonly organisation: string | und
             </a>
             <span class="refusal-end row">
               {organisation !== undefined ? null : refusal.organisation === undefined ? (
-                <span class="muted">no known key</span>
+                <span class="muted">unknown key</span>
               ) : (
                 <Name of={{ kind: 'organisation', id: refusal.organisation }} />
               )}

@@ -26,7 +26,7 @@ function Only({ name, value, children }: OnlyProps) {
   if (value === undefined) return <span class="muted">–</span>;
   const shown = children ?? value;
   return (
-    <a class="only" href={linkWithFilter({ [name]: value })} title={`Only ${name} ${value}`}>
+    <a class="only" href={linkWithFilter({ [name]: value })} title={`Show only ${name} ${value}`}>
       {shown}
     </a>
   );
@@ -67,7 +67,7 @@ function Tokens({ row: { promptTokens, completionTokens } }: { readonly row: Req
   if (promptTokens === undefined && completionTokens === undefined) return <span class="muted">–</span>;
   const [prompt, completion] = [promptTokens, completionTokens].map((value) => count(value ?? 0));
   return (
-    <span title={`${prompt} for the prompt, ${completion} for the answer`}>
+    <span title={`${prompt} in the prompt, ${completion} in the answer`}>
       {prompt} + {completion}
     </span>
   );

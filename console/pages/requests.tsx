@@ -39,7 +39,7 @@ export function RequestsPage() {
     <>
       <PageHeader
         title="Requests"
-        lead="Newest first, each when it has ended, of all gateways. No prompt and no answer is kept."
+        lead="Finished requests, newest first. Prompts and answers are never stored."
         cli={`headgate requests ${isPaused ? 'list' : 'tail'}${requestOptions(filter)}`}
       >
         <OrganisationChoice />
@@ -87,9 +87,9 @@ interface FollowingProps {
 }
 
 function Following({ isPaused, isAtTop, isInterrupted }: FollowingProps) {
-  if (isInterrupted) return <State tone="bad">connection lost, it is tried again</State>;
+  if (isInterrupted) return <State tone="bad">connection lost, reconnecting</State>;
   if (isPaused) return <State tone="idle">paused</State>;
-  if (!isAtTop) return <State tone="idle">follows again at the top of the list</State>;
+  if (!isAtTop) return <State tone="idle">paused while you scroll</State>;
   return <State tone="good">following</State>;
 }
 
@@ -99,7 +99,7 @@ function Shown({ rows: { items, missed } }: { readonly rows: ShownRows }) {
       {plural(items.length, 'request')}
       {missed === 0
         ? ''
-        : `, and ${count(missed)} more that came faster than they can be shown: a filter narrows them down`}
+        : `, and ${count(missed)} more that arrived too fast to show. Use a filter to see them.`}
     </span>
   );
 }
@@ -111,8 +111,8 @@ function Missing({ followed: { rows } }: { readonly followed: Followed }) {
   const texts = [
     silent.length === 0
       ? ''
-      : `Without the requests of ${nameSome(silent)}: no answer, or decisions are not kept there.`,
-    hasDropped ? `The newest ${count(rowsMax)} are kept here; headgate requests list has earlier ones.` : '',
+      : `Requests are missing from ${nameSome(silent)}: no answer, or nothing is stored there.`,
+    hasDropped ? `Only the newest ${count(rowsMax)} are shown; headgate requests list has all of them.` : '',
   ].filter(Boolean);
   if (texts.length === 0) return null;
   return (
@@ -125,20 +125,20 @@ function Missing({ followed: { rows } }: { readonly followed: Followed }) {
 }
 
 function NoRequests({ isFiltered }: { readonly isFiltered: boolean }) {
-  const kept = 'A request appears here when it has ended. Gateways keep a day, within bounds.';
+  const kept = 'Requests appear here when they end. Gateways store them for up to a day.';
   if (isFiltered)
     return (
-      <Empty title="No request matches">
+      <Empty title="No requests match">
         <p>{kept}</p>
-        <Button onClick={() => setQuery(clearedFilters)}>Clear the filters</Button>
+        <Button onClick={() => setQuery(clearedFilters)}>Clear filters</Button>
       </Empty>
     );
   return (
     <Empty title="There are no requests yet">
       <p>{kept}</p>
       <p>
-        Make a key among the <a href="/keys">API keys</a>; the page of a <a href="/stacks">stack</a> has a
-        line that calls it.
+        Create a key under <a href="/keys">API keys</a>. The page of a <a href="/stacks">stack</a> shows how
+        to call it.
       </p>
     </Empty>
   );
@@ -172,7 +172,7 @@ function List({ followed, open, onTop, isFiltered }: ListProps) {
       {rows?.next === undefined ? null : (
         <p class="more">
           <button type="button" class="button" disabled={isReadingEarlier} onClick={readEarlier}>
-            Earlier requests
+            Show earlier requests
           </button>
         </p>
       )}
@@ -202,7 +202,7 @@ function Filters({ filter }: { readonly filter: AddressFilter }) {
         type="search"
         class="request-id"
         aria-label="Find a request"
-        placeholder="req_… of an answer"
+        placeholder="Request id (req_…)"
         spellcheck={false}
         onInput={({ currentTarget }) => search(currentTarget.value)}
       />
@@ -211,28 +211,28 @@ function Filters({ filter }: { readonly filter: AddressFilter }) {
         name="outcome"
         value={filter.outcome}
         options={Object.entries(verdicts)}
-        any="any outcome"
+        any="Any outcome"
       />
       <Select
         label="Type of refusal"
         name="type"
         value={filter.type}
         options={Object.keys(refusalKinds).map((type) => [type, type])}
-        any="any type"
+        any="Any type"
       />
-      <Text label="Model" name="model" value={filter.model} placeholder="model" />
+      <Text label="Model" name="model" value={filter.model} placeholder="Model" />
       <Text
-        label="Slower than"
+        label="Slower than, e.g. 2s"
         name="slower-than"
         value={filter['slower-than']}
-        placeholder="slower than 2s"
+        placeholder="Slower than"
       />
       <Select
         label="Since"
         name="since"
         value={since}
-        options={[...new Set([...ages, ...(since === '' ? [] : [since])])].map((age) => [age, `last ${age}`])}
-        any="any time"
+        options={[...new Set([...ages, ...(since === '' ? [] : [since])])].map((age) => [age, `Last ${age}`])}
+        any="Any time"
       />
       {chips.map((name) =>
         filter[name] === undefined ? null : (
@@ -267,6 +267,7 @@ function Text({ label, name, value = '', placeholder }: TextProps) {
       type="search"
       class="short"
       aria-label={label}
+      title={label}
       placeholder={placeholder}
       defaultValue={value}
       onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value.trim() })}

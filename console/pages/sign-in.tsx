@@ -15,10 +15,10 @@ interface Ways {
 const invitationMark = 'invitation.';
 /** Error codes that the control plane returns after the identity provider's page. */
 const failures: Readonly<Record<string, string>> = {
-  busy: 'Many people sign in at this moment. Try again.',
-  expired: 'That sign-in was not begun here, or took too long. Try again.',
+  busy: 'Too many people are signing in right now. Try again in a moment.',
+  expired: 'This sign-in took too long, or was started in another browser. Try again.',
   provider: 'The identity provider did not sign you in. Try again, or ask for a sign-in link.',
-  invitation: 'This invitation was already used, or is no longer valid. Ask for a new one.',
+  invitation: 'This invitation has been used or is no longer valid. Ask for another.',
 };
 
 export interface SignInProps {
@@ -74,8 +74,8 @@ export function SignIn({ onSignedIn }: SignInProps) {
         {invitation === undefined ? null : (
           <p class="notice good" role="status">
             {ways?.oidc === false
-              ? 'This console knows no identity provider, so it cannot accept an invitation. Ask for a sign-in link.'
-              : 'You are invited: sign in, and you become a member.'}
+              ? 'No identity provider is configured, so this console cannot accept invitations. Ask for a sign-in link.'
+              : 'You are invited. Sign in to become a member.'}
           </p>
         )}
         {pending === undefined ? null : (
@@ -93,8 +93,8 @@ export function SignIn({ onSignedIn }: SignInProps) {
         ) : null}
         <TokenForm isBusy={isBusy} onToken={(operatorToken) => signIn({ operatorToken })} />
         <p class="muted small">
-          Operators: <code>headgate console open</code> prints a link. Members: ask an owner for one, made by{' '}
-          <code>headgate member link</code>.
+          Operators: run <code>headgate console open</code> for a link. Members: ask an owner or admin of your
+          organisation for one.
         </p>
         {ways && ways.demo.length > 0 ? (
           <Demo members={ways.demo} isBusy={isBusy} onChoose={(demo) => signIn({ demo })} />
@@ -118,8 +118,8 @@ function LinkQuestion({ session, isBusy, onUse, onStay }: LinkQuestionProps) {
       <p>
         {session ? (
           <>
-            This browser is signed in as <strong>{name}</strong>. The link may be another person’s: use it
-            only if you asked for it.
+            This browser is signed in as <strong>{name}</strong>. The link may sign you in as someone else.
+            Use it only if you asked for it.
           </>
         ) : (
           'Use the sign-in link?'
@@ -127,11 +127,11 @@ function LinkQuestion({ session, isBusy, onUse, onStay }: LinkQuestionProps) {
       </p>
       <div class="dialog-actions row">
         <Button disabled={isBusy} onClick={onUse}>
-          Sign in by the link
+          Sign in with the link
         </Button>
         {session ? (
           <Button look="primary" disabled={isBusy} onClick={onStay}>
-            Stay {name}
+            Stay signed in as {name}
           </Button>
         ) : null}
       </div>

@@ -88,15 +88,15 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
         <Facts
           items={{
             Identifier: <Id id={stack.id} />,
-            Host: <Id id={url} label="Copy the address" />,
+            Address: <Id id={url} label="Copy the address" />,
             Organisation: <Name of={{ kind: 'organisation', id: stack.organisation, name: owner }} />,
-            Surface: stack.surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style',
+            'API style': stack.surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style',
           }}
         />
       </Card>
       <Card title="Models">
         {stack.models.length === 0 ? (
-          <Empty title="No model is installed">
+          <Empty title="No models are installed">
             <p>
               <code>headgate stack install {stack.id} MODEL</code>
             </p>
@@ -119,11 +119,11 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
         <NodeList stack={stack} nodes={nodes} />
       </Card>
       <TrafficCard of={{ stack: stack.id }} />
-      <Card title="Call it" more={<a href={programs}>For other programs</a>}>
+      <Card title="Call this stack" more={<a href={programs}>More examples</a>}>
         <CallSnippet stack={stack} url={url} />
         <p class="muted">
-          With the value of an <a href={withQuery('/keys', { org: stack.organisation })}>API key</a> in the
-          place of <code>YOUR-KEY</code>.
+          Replace <code>YOUR-KEY</code> with an{' '}
+          <a href={withQuery('/keys', { org: stack.organisation })}>API key</a>.
         </p>
       </Card>
     </div>
@@ -137,7 +137,7 @@ function NodeList({
   readonly stack: Stack;
   readonly nodes: readonly LiveNodeResource[] | undefined;
 }) {
-  if (stack.nodes.length === 0) return <Empty title="No node is registered">{null}</Empty>;
+  if (stack.nodes.length === 0) return <Empty title="No nodes are registered">{null}</Empty>;
   const states = new Map<string, ComponentChildren>(
     nodes?.map((node) => [node.id, <NodeState key={node.id} node={node} />]),
   );

@@ -16,7 +16,7 @@ export function StacksPage() {
   return (
     <ListPage
       title="Stacks"
-      lead="Dedicated capacity of one organisation, under a host of its own."
+      lead="Dedicated capacity of an organisation, with its own address."
       cli={`headgate stack list${organisationOption(organisation)}${pageOptions()}`}
       actions={<OrganisationChoice />}
       list={list}
@@ -25,8 +25,8 @@ export function StacksPage() {
       empty={
         <Empty title="There are no stacks yet">
           <p>
-            An operator makes one with <code>headgate stack create --org ID</code>. Until then requests are
-            served by the shared pool.
+            An operator creates one with <code>headgate stack create --org ID</code>. Until then, requests use
+            the shared host.
           </p>
         </Empty>
       }
@@ -49,7 +49,7 @@ function columns(): readonly TableColumn<Stack>[] {
     },
     ...(isOperator() ? [owner] : []),
     {
-      name: 'Surface',
+      name: 'API style',
       field: 'surface',
       cell: ({ surface }) => <Badge>{surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style'}</Badge>,
     },

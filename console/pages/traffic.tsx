@@ -32,7 +32,7 @@ export function TrafficCard({ of, more }: { readonly of: TrafficQuery; readonly 
       title="Traffic"
       label="Traffic"
       isWide
-      more={more === undefined ? undefined : <a href={more}>The requests</a>}
+      more={more === undefined ? undefined : <a href={more}>All requests</a>}
     >
       {failure ? <Failure failure={failure} /> : null}
       {data ? <Hours traffic={data} isOfNode={of.node !== undefined} /> : null}
@@ -45,12 +45,12 @@ function Hours({ traffic, isOfNode }: { readonly traffic: Traffic; readonly isOf
   return (
     <>
       <p class="muted">
-        Ten seconds a point, since <time dateTime={since}>{clock(since)}</time>, some twelve seconds behind.
-        {unanswered.length === 0 ? '' : ` Without ${nameSome(unanswered)}, of which nothing is known.`}
+        One point per 10 seconds since <time dateTime={since}>{clock(since)}</time>, about 12 seconds behind.
+        {unanswered.length === 0 ? '' : ` Nothing is known from ${nameSome(unanswered)}.`}
         {partial ? ' There were more models than gateways report separately.' : ''}
       </p>
       {steps.length === 0 ? (
-        <p class="traffic-none">No request in the hour until {clock(until)}.</p>
+        <p class="traffic-none">No requests in the hour up to {clock(until)}.</p>
       ) : (
         <HourPlots hour={toHour(traffic)} isOfNode={isOfNode} />
       )}
@@ -72,14 +72,14 @@ function selectPlots(hour: Hour, isOfNode: boolean): readonly Drawn[] {
     text: tenths,
   });
   const refused = refusalLines(hour);
-  const none = rate('Refused a second', () => 0);
+  const none = rate('Refusals per second', () => 0);
   const hasInFlight = hour.steps.some((step) => step?.inFlight !== undefined);
   return [
-    rate('Requests a second', ({ requestsPerSecond }) => requestsPerSecond),
+    rate('Requests per second', ({ requestsPerSecond }) => requestsPerSecond),
     ...(isOfNode ? [] : [refused.length === 0 ? none : { ...none, lines: refused }]),
-    rate('Tokens a second', ({ tokensPerSecond }) => tokensPerSecond),
+    rate('Tokens per second', ({ tokensPerSecond }) => tokensPerSecond),
     { name: 'Time to first token', lines: timeLines(hour, 'firstTokenMs'), text: milliseconds },
-    { name: 'Time that gateways added', lines: timeLines(hour, 'ownTimeMs'), text: milliseconds },
+    { name: 'Time added by gateways', lines: timeLines(hour, 'ownTimeMs'), text: milliseconds },
     ...(hasInFlight ? [rate('In flight', ({ inFlight }) => inFlight)] : []),
   ];
 }
@@ -97,7 +97,7 @@ function HourPlots({ hour, isOfNode }: { readonly hour: Hour; readonly isOfNode:
       )
       .join('; ');
   return (
-    <Plots name="the plots" hour={hour} textAt={textAt}>
+    <Plots name="the charts" hour={hour} textAt={textAt}>
       {drawn.map((plot) => (
         <Plot key={plot.name} {...plot} />
       ))}

@@ -59,8 +59,8 @@ export function UsageChart({ rows }: { readonly rows: UsageRows }) {
   return (
     <section class="chart" aria-label="Tokens over time">
       <p class="muted">
-        All tokens {isByHour ? `an hour by model, hours of ${zone}` : 'a day by model, days of UTC'}:{' '}
-        {plural(total, 'token')} in all since {day(rows.days[0]?.day)}.
+        Tokens per {isByHour ? `hour and model (${zone})` : 'day and model (UTC)'}: {count(total)} since{' '}
+        {day(rows.days[0]?.day)}.
       </p>
       <Bars bars={buildBars(rows, steps)} models={[...models.keys()]} />
       <ul class="bar-models row" aria-label="Tokens by model">
@@ -102,7 +102,7 @@ function Bars({ bars, models }: BarsProps) {
         viewBox={`0 0 ${bars.length * 10} 100`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`${plural(bars.length, 'bar')}, at most ${plural(most, 'token')}; the table has the numbers`}
+        aria-label={`${plural(bars.length, 'bar')}, at most ${plural(most, 'token')}. The table shows the numbers.`}
       >
         {bars.map((bar, at) => (
           <g key={at}>

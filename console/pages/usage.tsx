@@ -24,7 +24,7 @@ export function UsagePage() {
     <>
       <PageHeader
         title="Usage"
-        lead="What was completed. Requests that were refused or broken off are not counted."
+        lead="Tokens of completed requests. Refused and interrupted requests are not billed."
         cli={`headgate usage show --org ${shellWord(organisation ?? 'ORG')}`}
       >
         <OrganisationChoice shown={organisation} />
@@ -45,9 +45,12 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
       <Figures>
         <Figure name="All tokens this period" value={count(totals.totalTokens)} />
         <Figure name="Requests this period" value={count(totals.requests)} />
-        <Figure name="Tokens that count against the allowance" value={ofAllowance(totals)} />
+        <Figure name="Allowance used" value={ofAllowance(totals)} />
         <Figure name="Forecast" value={forecast(totals)} />
-        <Figure name="First token" value={firstToken(rows?.days.flatMap((row) => row.firstTokenMs) ?? [])} />
+        <Figure
+          name="Time to first token"
+          value={firstToken(rows?.days.flatMap((row) => row.firstTokenMs) ?? [])}
+        />
       </Figures>
       {failure ? <Failure failure={failure} /> : null}
       {rows === undefined ? (
@@ -55,17 +58,17 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
           <Loading />
         )
       ) : rows.days.length === 0 ? (
-        <Empty title={`Nothing was used since ${day(totals.period)}`}>
+        <Empty title={`No usage since ${day(totals.period)}`}>
           <p>
-            A request counts when it is complete.{' '}
-            <a href={`/keys?org=${totals.organisation}`}>Create a key</a> and send one.
+            Requests count once they are complete.{' '}
+            <a href={`/keys?org=${totals.organisation}`}>Create a key</a> and send a request.
           </p>
         </Empty>
       ) : (
         <>
           <UsageChart rows={rows} />
           <div class="card-head ends">
-            <h2>By day of UTC, model and key</h2>
+            <h2>By day (UTC), model and key</h2>
             <Download rows={rows.days} name={`usage-${totals.organisation}-${totals.period}.csv`} />
           </div>
           <Table
@@ -95,7 +98,7 @@ function milliseconds(value: number | undefined): string {
 const dayMs = 86_400_000;
 
 function ofAllowance({ countedTokens, allowance }: UsageTotals): string {
-  return `${count(countedTokens ?? 0)} of ${allowance === null ? 'unlimited' : count(allowance)}`;
+  return `${count(countedTokens ?? 0)}${allowance === null ? ', no limit' : ` of ${count(allowance)}`}`;
 }
 
 /** Forecast that assumes the period's average rate so far. */

@@ -35,7 +35,7 @@ export function Chooser(props: ChooserProps) {
           aria-expanded={isOpen}
           aria-controls={`${id}-offers`}
           aria-activedescendant={items[active] && isOpen ? `${id}-${active}` : undefined}
-          placeholder="type to search"
+          placeholder="Type to search"
           required={required}
           title={value}
           value={shown}
@@ -161,8 +161,8 @@ function OfferList({ id, label, chooser }: OfferListProps) {
 /** Note about matches that are not listed. */
 function describeRest({ items, isMore, total, isOld }: Offers, text: string): string {
   if (isOld) return '';
-  if (items.length === 0) return text === '' ? 'There is none.' : `Nothing is found for “${text}”.`;
+  if (items.length === 0) return text === '' ? 'There are none.' : `Nothing matches “${text}”.`;
   if (!isMore) return '';
   const all = total === undefined ? '' : ` of ${count(total)}`;
-  return `The first ${offeredMax}${all}: type to find others.`;
+  return `First ${offeredMax}${all}. Type to find others.`;
 }

@@ -131,14 +131,9 @@ interface TypedNameProps {
 }
 
 function TypedName({ name, typed, onType }: TypedNameProps) {
-  const label = (
-    <>
-      Type <strong>{name}</strong> to confirm
-    </>
-  );
   return (
     <Field
-      label={label}
+      label={`Type “${name}” to confirm`}
       aria-label="Name to confirm"
       value={typed}
       onInput={({ currentTarget }) => onType(currentTarget.value)}

@@ -63,8 +63,8 @@ export function EffectOf<Name extends TurningName>({ name, input, isGiven = fals
     );
     return () => closed.abort();
   }, [asked, isGiven]);
-  if (found === undefined) return <p role="status">What it would change is being worked out…</p>;
-  if (typeof found === 'string') return <p role="status">What it would change is not known: {found}</p>;
+  if (found === undefined) return <p role="status">Working out what this would change…</p>;
+  if (typeof found === 'string') return <p role="status">Cannot tell what this would change: {found}</p>;
   const { recorded, limits, changes = [] } = found;
   return (
     <div class="effect">
@@ -72,7 +72,7 @@ export function EffectOf<Name extends TurningName>({ name, input, isGiven = fals
       <Groups rows={recorded?.groups ?? []} />
       {changes.length === 0 ? null : (
         <p>
-          {plural(changes.length, 'row')} would differ:{' '}
+          {plural(changes.length, 'row')} would change:{' '}
           {nameSome(changes.map(({ table, id }) => `${table} ${id}`))}.
         </p>
       )}
@@ -112,7 +112,7 @@ function Groups({ rows }: { readonly rows: RecordedEffect['groups'] }) {
         </tbody>
       </table>
       {rows.length > shownMax ? (
-        <p>and {count(rows.length - shownMax)} more: headgate … --effect -o json</p>
+        <p>And {count(rows.length - shownMax)} more: headgate … --effect -o json</p>
       ) : null}
     </details>
   );
@@ -141,9 +141,9 @@ function recordedSentence({
   const texts = [
     asked === 0
       ? 'No request was served in the last hour.'
-      : `${count(differ)} of ${plural(asked, 'request')} served in the last hour would be answered differently${refusedPart(differ, refused)}.`,
-    reported.length > 0 && `Requests of ${nameSome(reported)} are known only from traffic reports.`,
-    gatewaysUnseen.length > 0 && `Requests of ${nameSome(gatewaysUnseen)} are not known.`,
+      : `${differ === 0 ? 'None of the' : `${count(differ)} of`} ${plural(asked, 'request')} served in the last hour would be answered differently${refusedPart(differ, refused)}.`,
+    reported.length > 0 && `Only traffic reports are available from ${nameSome(reported)}.`,
+    gatewaysUnseen.length > 0 && `Requests at ${nameSome(gatewaysUnseen)} are unknown.`,
   ];
   return texts.filter((text) => text !== false).join(' ');
 }

@@ -36,7 +36,7 @@ export function Frame({ pages, children }: FrameProps) {
   return (
     <div class="frame">
       <a class="skip" href="#main">
-        Skip to the page
+        Skip to the content
       </a>
       <header class="top">
         <button
@@ -115,9 +115,9 @@ function Strip() {
 
 function Following() {
   if (!hasRole()) return null;
-  if (connection.value === 'interrupted') return <State tone="bad">connection lost, it is tried again</State>;
+  if (connection.value === 'interrupted') return <State tone="bad">connection lost, reconnecting</State>;
   if (connection.value === 'connecting') return <State tone="idle">connecting</State>;
-  if (!logReachable.value) return <State tone="warn">the log cannot be reached: no changes now</State>;
+  if (!logReachable.value) return <State tone="warn">the log cannot be reached, changes are refused</State>;
   return <State tone="good">live</State>;
 }
 
@@ -129,21 +129,21 @@ function FleetStrip() {
   const oldest = Math.max(0, ...data.items.map(({ freshSeconds }) => freshSeconds ?? 0));
   const all = data.items.length;
   return (
-    <>
-      <span class="strip-item">
-        log at <strong>{count(head)}</strong>
-      </span>
-      <a class="strip-item" href="/gateways">
-        {all === 0 ? (
-          <State tone="warn">no gateway reports</State>
-        ) : (
-          <State tone={synced === all ? 'good' : 'bad'}>
-            {synced}/{plural(all, 'gateway')} in sync
-          </State>
-        )}
-      </a>
-      {all === 0 ? null : <span class="strip-item wide">oldest proof {seconds(oldest)}</span>}
-    </>
+    <a
+      class="strip-item"
+      href="/gateways"
+      title={`Log at position ${count(head)}, oldest proof of freshness ${seconds(oldest)}`}
+    >
+      {all === 0 ? (
+        <State tone="warn">no gateway has reported</State>
+      ) : synced === all ? (
+        <State tone="good">all gateways in sync</State>
+      ) : (
+        <State tone="bad">
+          {synced} of {plural(all, 'gateway')} in sync
+        </State>
+      )}
+    </a>
   );
 }
 
@@ -190,10 +190,10 @@ function SignOut() {
       {failure ? <Failure failure={failure} /> : null}
       <div class="dialog-actions row">
         <Button disabled={isBusy} onClick={end(true)}>
-          Everywhere
+          Sign out everywhere
         </Button>
         <Button look="primary" disabled={isBusy} onClick={end(false)}>
-          This browser
+          Sign out of this browser
         </Button>
       </div>
     </Dialog>

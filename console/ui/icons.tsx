@@ -7,7 +7,7 @@ const paths = {
   stacks: 'm10 3 7 3.5-7 3.5-7-3.5zM3 10l7 3.5 7-3.5M3 13.5 10 17l7-3.5',
   organisations: 'M4 17V4h7v13M11 8h5v9M2.5 17h15M6.5 7h2M6.5 10h2M6.5 13h2M13.5 11h.01M13.5 14h.01',
   models: 'M10 2.5 17 6v8l-7 3.5L3 14V6zM3 6l7 3.5L17 6M10 9.5v8',
-  plans: 'M4 3h9l3 3v11H4zM7 8h6M7 11h6M7 14h4',
+  tiers: 'M4 3h9l3 3v11H4zM7 8h6M7 11h6M7 14h4',
   requests: 'M3 5h9m-3-3 3 3-3 3M17 10H8m3-3-3 3 3 3M3 15h9m-3-3 3 3-3 3',
   keys: 'M12.5 11.5a4 4 0 1 0-3.6-2.3L3 15.1V17h3v-2h2v-2h1.5l1.2-1.2M13.5 6.5h.01',
   usage: 'M3 17V3M3 17h14M6.5 14v-4M10 14V6M13.5 14V9',

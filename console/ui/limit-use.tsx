@@ -42,25 +42,24 @@ export function refill({ tokens: { refillsAt } }: LimitUse) {
   return <time dateTime={refillsAt}>{day(refillsAt)}</time>;
 }
 
-export function Plan({ use: { tier, suspended } }: { readonly use: LimitUse }) {
+export function TierInUse({ use: { tier, suspended } }: { readonly use: LimitUse }) {
   if (suspended) return <State tone="bad">suspended</State>;
   return tier === null ? 'none' : <Name of={{ kind: 'tier', id: tier }} />;
 }
 
 export function LimitFacts({ use }: { readonly use: LimitUse }) {
   const { requests, concurrency, tokens, organisation } = use;
-  const counted =
-    organisation === null ? 'Tokens that count today' : 'Tokens that count against the allowance';
+  const counted = organisation === null ? 'Tokens used today' : 'Allowance used';
   return (
     <Facts
       items={{
-        Plan: <Plan use={use} />,
+        Tier: <TierInUse use={use} />,
         'Requests this minute': (
           <Used name="Requests this minute" used={requests.used} limit={requests.limit} />
         ),
         'In flight': <Used name="In flight" used={concurrency.inFlight} limit={concurrency.limit} />,
         [counted]: <Used name={counted} used={tokens.used} limit={tokens.limit} />,
-        Refills: refill(use),
+        'Next refill': refill(use),
       }}
     />
   );

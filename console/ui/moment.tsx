@@ -2,7 +2,8 @@
 import type { TargetedKeyboardEvent } from 'preact';
 import { useState } from 'preact/hooks';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
-import { count } from '../lib/format.ts';
+import { momentForms } from '../../schemas/admin/moments.ts';
+import { count, sentence } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator } from '../lib/session.ts';
 import { moment, travelTo } from '../lib/travel.ts';
@@ -10,7 +11,8 @@ import { Dialog } from './dialog.tsx';
 import { RowName } from './name.tsx';
 import { Button, Empty, Failure, Loading, State } from './parts.tsx';
 
-const momentText = (at: string): string => (/^\d+$/.test(at) ? `position ${count(Number(at))}` : at);
+const momentText = (at: string): string =>
+  /^\d+$/.test(at) ? `position ${count(Number(at))}` : /^\d+[smhd]$/.test(at) ? `${at} ago` : at;
 
 /** Chip that names the moment and opens a field to change it. */
 export function MomentChip() {
@@ -40,7 +42,8 @@ export function MomentChip() {
           name="moment"
           type="text"
           aria-label="Position or time"
-          placeholder="position, time or 10m"
+          placeholder="10m, 2d or a position"
+          title={sentence(momentForms)}
           autocomplete="off"
           defaultValue={at ?? ''}
         />
@@ -59,7 +62,7 @@ export function PastNotice() {
   if (at === undefined) return null;
   return (
     <section class="notice past row" aria-label="Time">
-      <State tone="info">As of {momentText(at)}; changes are off</State>
+      <State tone="info">As of {momentText(at)}. Changes are disabled.</State>
       {isOperator() ? <Button onClick={() => setComparing(true)}>Compare with now</Button> : null}
       <Button look="primary" onClick={() => travelTo(undefined)}>
         Back to now
@@ -85,12 +88,12 @@ function Changes({
   readonly found: OperationAnswer<'changes.get'>;
 }) {
   if (items.length === 0)
-    return <Empty title={`Nothing differs between ${count(from)} and ${count(to)}`}>{null}</Empty>;
+    return <Empty title={`Positions ${count(from)} and ${count(to)} do not differ`}>{null}</Empty>;
   return (
     <>
       <p class="muted">
         From position {count(from)} to {count(to)}
-        {truncated ? ', the first of them' : ''}
+        {truncated ? ', first changes only' : ''}
       </p>
       <ul class="rows changes">
         {items.map(({ table, id, action, fields }) => (
@@ -108,7 +111,7 @@ function Changes({
 }
 
 const tones = { create: 'good', change: 'info', remove: 'bad' } as const;
-const words = { create: 'new', change: 'changed', remove: 'gone' } as const;
+const words = { create: 'new', change: 'changed', remove: 'removed' } as const;
 
 export interface FieldsProps {
   readonly fields: OperationAnswer<'changes.get'>['items'][number]['fields'];

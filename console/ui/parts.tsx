@@ -6,6 +6,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { ApiFailure } from '../lib/api.ts';
 import { copyText } from '../lib/clipboard.ts';
+import { sentence } from '../lib/format.ts';
 import { Icon, type IconName } from './icons.tsx';
 
 export type Tone = 'good' | 'warn' | 'bad' | 'idle' | 'info';
@@ -111,9 +112,9 @@ export function Failure({
   return (
     <div class="notice bad" role="alert">
       <p>
-        <strong>{failure.message}</strong>
+        <strong>{sentence(failure.message)}</strong>
       </p>
-      {failure.next === undefined ? null : <p>{failure.next}</p>}
+      {failure.next === undefined ? null : <p>{sentence(failure.next)}</p>}
       {onRetry ? <Button onClick={onRetry}>Try again</Button> : null}
     </div>
   );
@@ -137,7 +138,7 @@ export function NoOrganisations() {
   return (
     <Empty title="There are no organisations yet">
       <p>
-        <code>headgate org create acme --name Acme --tier TIER</code> makes the first.
+        Create the first one: <code>headgate org create acme --name Acme --tier TIER</code>
       </p>
     </Empty>
   );

@@ -36,7 +36,7 @@ export function Plot({ name, lines, text }: PlotProps) {
         viewBox={`0 0 ${width} ${height}`}
         preserveAspectRatio="none"
         role="img"
-        aria-label={`${name}: at most ${text(most)}`}
+        aria-label={`${name}, at most ${text(most)}`}
         onPointerMove={({ currentTarget, clientX }) => {
           const { left, width: wide } = currentTarget.getBoundingClientRect();
           const place = Math.floor(((clientX - left) / Math.max(1, wide)) * count);
@@ -101,7 +101,7 @@ export function Plots({ name, hour, textAt, children }: PlotsProps) {
         class="plot-axis ends muted small"
         role="slider"
         tabIndex={0}
-        aria-label={`Moment of ${name}`}
+        aria-label={`Time in ${name}`}
         aria-valuemin={0}
         aria-valuemax={last}
         aria-valuenow={at}

@@ -92,9 +92,9 @@ function NothingFound({ text, state }: { readonly text: string; readonly state: 
   const filters = [text === '' ? '' : `contains “${text}”`, state === '' ? '' : `is ${state}`];
   const what = filters.filter(Boolean).join(' and ');
   return (
-    <Empty title={what === '' ? 'Nothing is on this page any more' : `Nothing ${what}`}>
+    <Empty title={what === '' ? 'This page is now empty' : `Nothing ${what}`}>
       <Button onClick={() => setQuery({ q: '', state: '', after: '' })}>
-        {what === '' ? 'First page' : 'Clear the search'}
+        {what === '' ? 'First page' : 'Clear search'}
       </Button>
     </Empty>
   );
@@ -152,7 +152,7 @@ function Search({ text, found, state, states }: SearchProps) {
           value={state}
           onChange={({ currentTarget }) => setQuery({ state: currentTarget.value, after: '' })}
         >
-          <option value="">any state</option>
+          <option value="">Any state</option>
           {states.map((one) => (
             <option key={one} value={one}>
               {one}

@@ -58,30 +58,30 @@ test('all tokens, and those that count against the allowance, on each page and c
   expect((await cli('limits', 'list')).out.split('\n')[0]).toContain('ALLOWANCE-TOKENS');
   const explained = await cli('explain', '--org', 'acme', '--model', 'echo-embed', '--path', 'embeddings');
   expect(explained.out).toContain(
-    `${counted} tokens count against the allowance of this period, of 10,000,000,000`,
+    `${counted} tokens count against the allowance of this period, limit 10,000,000,000`,
   );
 
   await fleet.withPage({}, async (page) => {
     await fleet.asOperator(page, '/orgs/acme');
     const cards = page.locator('.card');
-    const plan = cards.filter({ has: page.getByRole('heading', { name: 'Plan', exact: true }) });
-    await plan.getByText(`${all} tokens in 6 requests`).waitFor();
+    const about = cards.filter({ has: page.getByRole('heading', { name: 'About', exact: true }) });
+    await about.getByText(`${all} tokens in 6 requests`).waitFor();
     const now = cards.filter({ has: page.getByRole('heading', { name: 'Limits now', exact: true }) });
-    await now.getByText('Tokens that count against the allowance').waitFor();
+    await now.getByText('Allowance used').waitFor();
     await now.getByText(`${counted} of 10,000,000,000`).waitFor();
     await visit(page, '/usage?org=acme', 'Usage');
     await page
       .locator('.figure')
       .filter({ hasText: `All tokens this period${all}` })
       .waitFor();
-    const figure = `Tokens that count against the allowance${counted} of 10,000,000,000`;
+    const figure = `Allowance used${counted} of 10,000,000,000`;
     await page.locator('.figure').filter({ hasText: figure }).waitFor();
     // In a fleet's first days, the chart has one bar per hour.
-    await page.getByText(/^All tokens an hour by model, hours of /).waitFor();
+    await page.getByText(/^Tokens per hour and model \(/).waitFor();
     await visit(page, '/limits', 'Limits');
     const row = page.getByRole('row', { name: /Acme/ });
     await row.getByText(`${counted} of 10,000,000,000`).waitFor();
-    await page.getByRole('columnheader', { name: 'Allowance tokens' }).waitFor();
+    await page.getByRole('columnheader', { name: 'Allowance used' }).waitFor();
   });
 });
 
@@ -247,8 +247,8 @@ test('events: filters are of the whole log, in the address, and each can be take
     expect(page.url()).toMatch(/events\?type=key\.created$/);
     await page.getByLabel('Search these events').fill('nothing has this');
     await page.keyboard.press('Enter');
-    await page.getByText('No event matches').waitFor();
-    await button(page, 'Clear the filters').click();
+    await page.getByText('No events match').waitFor();
+    await button(page, 'Clear filters').click();
     await events.first().waitFor();
   });
 });

@@ -98,11 +98,11 @@ test('a chooser says how many there are, and is used by keys alone', async () =>
   const field = chooser(dialog);
   const options = dialog.getByRole('listbox', { name: 'Organisation' }).getByRole('option');
   await field.press('ArrowDown');
-  await dialog.getByText('The first 20 of 2,200: type to find others.').waitFor();
+  await dialog.getByText('First 20 of 2,200. Type to find others.').waitFor();
   expect(await options.count()).toBe(20);
   await watched.expectAccessible('an open chooser');
   await field.fill('no such name');
-  await dialog.getByText('Nothing is found for “no such name”.').waitFor();
+  await dialog.getByText('Nothing matches “no such name”.').waitFor();
   // Enter must neither select an option that does not exist nor submit the form, and Escape must leave the dialog open.
   await field.press('Enter');
   await field.press('Escape');
@@ -137,11 +137,11 @@ test('all of them are chosen, too, and an id that was typed in full', async () =
   watched.expectClean();
 });
 
-test('a plan that hundreds of organisations have names some of them, and says how many there are', async () => {
+test('a tier that hundreds of organisations have names some of them, and says how many there are', async () => {
   await page.goto('/tiers/Team');
   await heading(page, 'Team').waitFor();
   await page.getByText('and 500 more').waitFor();
-  const titled = page.getByRole('heading', { name: '550 organisations with it' });
+  const titled = page.getByRole('heading', { name: '550 organisations on this tier' });
   const card = page.locator('section').filter({ has: titled });
   expect(await card.getByRole('link').count()).toBe(50);
   expect(await card.getByRole('link').first().textContent()).toMatch(/^Organisation \d+$/);

@@ -67,7 +67,7 @@ describe('keys', () => {
         .getByRole('row', { name: /browser job.*active.* s ago\s*Requests of browser job: 2\s*Revoke/ })
         .waitFor({ timeout: scaledMs(40_000) });
       await page.getByRole('button', { name: 'Revoke browser job' }).click();
-      await page.getByText(/It was last used .* ago, and completed 2 requests in 24 hours/).waitFor();
+      await page.getByText(/It was last used .* ago and completed 2 requests in the last 24 hours/).waitFor();
       expect(await button(page, 'Revoke key').isDisabled()).toBe(true);
       await page.getByLabel('Name to confirm').fill('browser job');
       await button(page, 'Revoke key').click();
@@ -76,7 +76,7 @@ describe('keys', () => {
         .getByRole('list', { name: 'Gateways' })
         .getByRole('listitem')
         .allTextContents();
-      expect(confirmed.map((text) => /^gateway-\d.*refuses it/.test(text))).toEqual([true, true]);
+      expect(confirmed.map((text) => /^gateway-\d.*confirmed/.test(text))).toEqual([true, true]);
       for (const { api } of dev.ready.gateways) expect(await complete(api, value)).toBe(401);
       await button(page, 'Done').click();
       await page.getByRole('row', { name: /browser job.*revoked/ }).waitFor();
@@ -157,7 +157,7 @@ describe('signing in and out', () => {
       await heading(page, 'Fleet').waitFor();
       expect(page.url()).not.toContain('#');
       await button(page, 'Sign out').click();
-      await button(page, 'This browser').click();
+      await button(page, 'Sign out of this browser').click();
       await heading(page, 'Sign in to Headgate').waitFor();
       await page.goto('/keys');
       await heading(page, 'Sign in to Headgate').waitFor();
@@ -174,10 +174,10 @@ describe('signing in and out', () => {
       await asMember(page, 'ben', await linkOf());
       await page.getByText('This browser is signed in as ben').waitFor();
       await watched.expectAccessible('a link before a session');
-      await button(page, 'Stay ben').click();
+      await button(page, 'Stay signed in as ben').click();
       await heading(page, 'API keys').waitFor();
       await page.goto(await linkOf());
-      await button(page, 'Sign in by the link').click();
+      await button(page, 'Sign in with the link').click();
       await heading(page, 'Fleet').waitFor();
     });
   });
@@ -213,7 +213,7 @@ describe('signing in and out', () => {
   });
 });
 
-test('an owner switches the surface of a stack, and the other SDK reaches it', async () => {
+test('an owner switches the API style of a stack, and the other SDK reaches it', async () => {
   const { url } = dev.ready.stacks.find(({ id }) => id === stack) ?? { url: '' };
   const key = dev.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
   const client = new Anthropic({ baseURL: url.replace(/\/v1$/, ''), apiKey: key, maxRetries: 0 });
@@ -230,12 +230,12 @@ test('an owner switches the surface of a stack, and the other SDK reaches it', a
     await page.getByRole('tab', { name: 'Credentials settings' }).click();
     await page.getByText(`curl ${url}/chat/completions`).waitFor();
     await page.getByLabel('Anthropic-style').check();
-    await page.getByText(/called it this way in the last hour|In the last hour: key-/).waitFor();
-    await button(page, 'Switch surface').click();
+    await page.getByText(/used it in the last hour/).waitFor();
+    await button(page, 'Switch API style').click();
     await page.getByText(`curl ${url}/messages`).waitFor();
     await until(async () => (await message()) === 200);
     await page.getByLabel('OpenAI-style').check();
-    await button(page, 'Switch surface').click();
+    await button(page, 'Switch API style').click();
     await page.getByText(`curl ${url}/chat/completions`).waitFor();
   });
 });
@@ -259,7 +259,7 @@ test('the log appears as it grows, with who, what and by which way', async () =>
     }
     await page.goto('/events?type=node.health_changed');
     const health = await events.getByRole('listitem').first().textContent();
-    expect(health).toMatch(/took [a-z]+-s?\d (into|out of) service/);
+    expect(health).toMatch(/(put|took) [a-z]+-s?\d (into|out of) service/);
   });
 });
 
@@ -357,7 +357,7 @@ test('the numbers of the page are those of the API, of the file that it saves an
   // In time zones west of Greenwich, a UTC day begins on the day before.
   await withPage({ timezone: 'America/Los_Angeles' }, async (page) => {
     await asOperator(page, '/usage');
-    await page.getByText('Tokens that count against the allowance').waitFor();
+    await page.getByText('Allowance used').waitFor();
     const chosen = page.getByRole('combobox');
     // Without an organisation in the address, the page shows the first one and says so.
     expect(await chosen.inputValue()).toBe('Acme');
@@ -369,9 +369,9 @@ test('the numbers of the page are those of the API, of the file that it saves an
     expect(await page.locator('.figure').allTextContents()).toEqual([
       `All tokens this period${totalTokens}`,
       'Requests this period3',
-      expect.stringMatching(/^Tokens that count against the allowance[\d,]+ of 1,000,000$/),
+      expect.stringMatching(/^Allowance used[\d,]+ of 1,000,000$/),
       expect.stringMatching(/^Forecast/),
-      expect.stringMatching(/^First tokenmedian [\d,]+ ms, p95 [\d,]+ ms$/),
+      expect.stringMatching(/^Time to first tokenmedian [\d,]+ ms, p95 [\d,]+ ms$/),
     ]);
     const [saved] = await Promise.all([page.waitForEvent('download'), button(page, 'Download CSV').click()]);
     const chunks: Buffer[] = [];
@@ -448,7 +448,7 @@ test('of more events than a page keeps that come at once, it reads the newest in
       const fleet = { version: 1, models };
       ({ position: head } = await dev.admin<{ position: number }>('POST', '/fleet/apply', { fleet }));
     }
-    await page.getByText(`log at ${head}`).waitFor();
+    await page.getByTitle(`Log at position ${head},`).waitFor();
     await page.evaluate('for (const work of waiting.splice(0)) work()');
     await events.getByText('burst-5-99').first().waitFor();
     expect(await events.getByRole('listitem').count()).toBeLessThanOrEqual(300);

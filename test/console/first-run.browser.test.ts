@@ -73,7 +73,7 @@ test('the four steps of an empty fleet tick one after another, and the last one 
       .replace('curl', 'curl -s');
     await until(async () => (await shell(request)).includes('"finish_reason":"stop"'));
     await isDone(3);
-    await page.getByText('Every installed model is loaded on a node that serves.').waitFor();
+    await page.getByText('Every installed model is loaded on a serving node.').waitFor();
     watched.expectClean();
   } finally {
     await watched?.close();

@@ -55,7 +55,7 @@ test('an operator signs in by the identity provider, signs out, and who is no me
     await olga.page.getByText('Four steps to the first answer').waitFor();
     expect(new URL(olga.page.url()).search).toBe('');
     await button(olga.page, 'Sign out').click();
-    await button(olga.page, 'This browser').click();
+    await button(olga.page, 'Sign out of this browser').click();
     await button(olga.page, 'Sign in with your organisation').waitFor();
     olga.expectClean();
     await olga.close();

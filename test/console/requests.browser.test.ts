@@ -152,10 +152,10 @@ test('plots show the last hour, and their cursor is moved by the keyboard', asyn
   await fleet.withPage({}, async (page, watched) => {
     await fleet.asOperator(page);
     const traffic = page.getByRole('region', { name: 'Traffic' });
-    const axis = traffic.getByRole('slider', { name: 'Moment of the plots' });
+    const axis = traffic.getByRole('slider', { name: 'Time in the charts' });
     await axis.focus();
     const last = await axis.getAttribute('aria-valuetext');
-    expect(last).toMatch(/^\d\d:\d\d:\d\d: Requests a second [\d.]+; /);
+    expect(last).toMatch(/^\d\d:\d\d:\d\d: Requests per second [\d.]+; /);
     await page.keyboard.press('Home');
     expect(await axis.getAttribute('aria-valuetext')).not.toBe(last);
     expect(await traffic.getByText('ModelNotInPlanError').count()).toBe(1);
@@ -166,7 +166,7 @@ test('plots show the last hour, and their cursor is moved by the keyboard', asyn
       ['/orgs/acme', 'Acme'],
     ] as const) {
       await visit(page, path, name);
-      await page.getByRole('region', { name: 'Traffic' }).getByText('Tokens a second').waitFor();
+      await page.getByRole('region', { name: 'Traffic' }).getByText('Tokens per second').waitFor();
     }
     await visit(page, '/fleet?at=2', 'Fleet');
     expect(await page.getByRole('region', { name: 'Traffic' }).count()).toBe(0);
@@ -227,14 +227,14 @@ test('ten thousand rows are as few elements as a screenful, and what is missing 
     );
     await fleet.asOperator(page, '/requests');
     await page.getByText('10,000 requests').waitFor();
-    await page.getByText('Without the requests of gateway-2').waitFor();
-    await page.getByText('and 7 more that came faster than they can be shown').waitFor();
+    await page.getByText('Requests are missing from gateway-2').waitFor();
+    await page.getByText('and 7 more that arrived too fast to show').waitFor();
     expect(await rows(page).count()).toBeLessThan(150);
     expect(await page.evaluate(columnsAreWhole)).toBe(true);
     await page.evaluate(`document.querySelector('.requests .table').scrollTo(0, 1e9)`);
     await page.locator(`[title="${made(9999).request}"]`).waitFor();
     expect(await rows(page).count()).toBeLessThan(150);
-    await page.getByText('connection lost, it is tried again').waitFor();
+    await page.getByText('connection lost, reconnecting').waitFor();
     await page.goto(`/requests?open=${refused}`);
     await explanation(page).getByText('refused 403 ModelNotInPlanError').waitFor();
     await page.getByText('10,000 requests').waitFor();
@@ -251,7 +251,7 @@ test('further down nothing moves, and at the top of the list the page follows ag
     await line.getByText(/following$/).waitFor();
     await rows(page).nth(39).waitFor();
     await scrollTo(page, 600);
-    await line.getByText('follows again at the top of the list').waitFor();
+    await line.getByText('paused while you scroll').waitFor();
     const before = await rows(page).first().locator('.row-link').getAttribute('title');
     const { request } = await ask('acme', 'echo-small');
     await button(page, 'Show 1 new request').waitFor();

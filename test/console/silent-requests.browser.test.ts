@@ -55,16 +55,16 @@ test('a journal that is off, a gateway that is killed, a control plane that is r
       .locator('.follow-line')
       .getByText(/following$/)
       .waitFor();
-    await page.getByText('Without the requests of gateway-2: no answer, or decisions are not').waitFor();
+    await page.getByText('Requests are missing from gateway-2: no answer, or nothing is stored').waitFor();
     await until(async () => (await shown(page)).includes(first));
     const rows = await shown(page);
 
     await gateway.end('SIGKILL');
-    await page.getByText('Without the requests of gateway-1, gateway-2:').waitFor();
+    await page.getByText('Requests are missing from gateway-1, gateway-2:').waitFor();
     expect(await shown(page)).toEqual(rows);
 
     await plane.end('SIGKILL');
-    await page.locator('.follow-line').getByText('connection lost, it is tried again').waitFor();
+    await page.locator('.follow-line').getByText('connection lost, reconnecting').waitFor();
     expect(await shown(page)).toEqual(rows);
     await startPlane(fleet, new URL(address).port);
     await page
@@ -74,7 +74,7 @@ test('a journal that is off, a gateway that is killed, a control plane that is r
     expect(await shown(page)).toEqual(rows);
 
     const again = await fleet.startGateway('gateway-1');
-    await page.getByText('Without the requests of gateway-2:').waitFor();
+    await page.getByText('Requests are missing from gateway-2:').waitFor();
     const later = await served(again.ready.api, key);
     await until(async () => (await shown(page))[0] === later);
     expect(await shown(page)).toEqual([later, ...rows]);

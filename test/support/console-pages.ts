@@ -14,7 +14,7 @@ export const consolePages: readonly (readonly [path: string, heading: string])[]
   ['/orgs/acme', 'Acme'],
   ['/models', 'Models'],
   ['/models/echo-small', 'echo-small'],
-  ['/tiers', 'Plans'],
+  ['/tiers', 'Tiers'],
   ['/tiers/Pro', 'Pro'],
   ['/requests', 'Requests'],
   ['/keys', 'API keys'],
