@@ -47,7 +47,7 @@ function NoChange() {
     <Empty title="No change is being released">
       <p>
         <code>headgate apply -f fleet.yaml --stage</code> starts one. It reaches one gateway first, and is
-        withdrawn automatically if requests are refused that were served before.
+        rolled back automatically if requests are refused that were served before.
       </p>
     </Empty>
   );
