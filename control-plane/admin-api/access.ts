@@ -110,6 +110,6 @@ export function checkAccess(db: Database, actor: Actor, access: Access): void {
   if (typeof access === 'string') authorise(db, actor, 'operator', () => undefined);
   else if (!membershipsOf(db, actor).some(({ role }) => access.includes(role)))
     throw new CommandError('Forbidden', `${actor.person} may not do this, or it does not exist`, {
-      next: `act as a member with one of the roles ${access.join(', ')} in the organisation`,
+      next: `ask an owner of the organisation for one of these roles: ${access.join(', ')}`,
     });
 }

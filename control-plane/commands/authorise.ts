@@ -69,6 +69,6 @@ export function authorise(
   const role = organisation === undefined ? undefined : findRole(db, actor, organisation);
   if (role === undefined || !access.includes(role))
     throw new CommandError('Forbidden', `${person} may not do this, or it does not exist`, {
-      next: `act as a member with one of the roles ${access.join(', ')} in the organisation`,
+      next: `ask an owner of the organisation for one of these roles: ${access.join(', ')}`,
     });
 }

@@ -56,6 +56,6 @@ function describeNext({ wave, wave_at: waveAt, hold_seconds: seconds }: OpenChan
 
 function closedView(row: RowOf<'closed_change'>): Change {
   const { state, reason } = row;
-  const next = state === 'completed' ? 'nothing: it is in force everywhere' : 'nothing';
+  const next = state === 'completed' ? 'none, because it is in force everywhere' : 'none';
   return { ...commonView(row), state, next, ...(reason !== null && { reason }) };
 }

@@ -43,7 +43,7 @@ const plain = (text: string, ...marks: Read[]): StepText => ({ text, marks });
 const number = (value: unknown): string => (typeof value === 'number' ? groupDigits(value) : String(value));
 const tokensText = (value: unknown): string => `${number(value)} token${value === 1 ? '' : 's'}`;
 const turnsText = (value: unknown): string => `${number(value)} turn${value === 1 ? '' : 's'}`;
-const limitText = (value: unknown): string => (value === null ? 'no limit' : `of ${number(value)}`);
+const limitText = (value: unknown): string => (value === null ? 'no limit' : `limit ${number(value)}`);
 const placeOf = ({ facts }: Step): PlaceKey => String(facts['place']) as PlaceKey;
 
 /** Text of the refusal's cause. Records from other builds may contain unknown causes. */
@@ -98,7 +98,7 @@ export const withoutPlan: Describe = (step, of) =>
   step.cause === 'no visitors'
     ? said(step, of)
     : plain(
-        step.facts['suspended'] === true ? 'the organisation is suspended' : 'no plan',
+        step.facts['suspended'] === true ? 'the organisation is suspended' : 'no tier',
         ...planMarks(step),
       );
 
@@ -144,13 +144,14 @@ export function uses(what: string): Describe {
   return tierLimit(({ used, here, elsewhere, held, room, weight, allowed }) => {
     const counts = weight === undefined ? '' : `, this one counts as ${number(weight)}`;
     if (allowed === null) return `no limit${counts}`;
-    if (used !== undefined) return `${number(used)} ${what}${counts}, ${limitText(allowed)}`;
-    const left = `room for ${number(room)} more at this gateway${counts}, ${limitText(allowed)}`;
-    if (here === undefined) return left;
+    if (used !== undefined) return `${number(used)} of ${number(allowed)} ${what}${counts}`;
+    const left = `room for ${number(room)} more at this gateway${counts}`;
+    if (here === undefined) return `${left}, ${limitText(allowed)}`;
     if (elsewhere === undefined)
       return `${number(here)} ${what} at this gateway${counts}, ${limitText(allowed)}`;
-    const kept = Number(held) > Number(elsewhere) ? ` (others hold ${number(held)})` : '';
-    return `${number(here)} here and ${number(elsewhere)} elsewhere ${what}${kept}; ${left}`;
+    const kept = Number(held) > Number(elsewhere) ? ` (which hold ${number(held)})` : '';
+    const sum = `${number(Number(here) + Number(elsewhere))} of ${number(allowed)} ${what}`;
+    return `${sum}: ${number(here)} at this gateway, ${number(elsewhere)} at others${kept}; ${left}`;
   });
 }
 

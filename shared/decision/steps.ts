@@ -84,11 +84,11 @@ const rows = {
   },
   'visitor requests': {
     ...{ ...ofVisitors, needs: 'use', ...ofAll('--total-requests-per-minute', 'requestsPerMinute') },
-    ...either(say.uses('from all visitors in this minute')),
+    ...either(say.uses('in this minute from all visitors')),
   },
   'visitor concurrency': {
     ...{ ...ofVisitors, needs: 'use', ...ofAll('--total-concurrency', 'concurrency') },
-    ...either(say.uses('from all visitors in flight')),
+    ...either(say.uses('in flight from all visitors')),
   },
 
   stack: { ...route, shown: 'stack', needs: 'head', texts: { ok: say.stack, refused: say.noStack } },

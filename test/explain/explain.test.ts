@@ -99,7 +99,7 @@ describe('a request that was not made finds what is in use now:', () => {
     expect(found?.verdict).toMatchObject({ status: 429, type: 'InferenceRateLimitedError' });
     expect(found?.steps.find(({ step }) => step === 'requests')).toMatchObject({
       result: 'refused',
-      text: '1 in this minute, of 1',
+      text: '1 of 1 in this minute',
     });
     expect(found?.assumptions.join()).toMatch(/those that gateways published up to \d+\.\d s ago/);
     expect(found?.would.length).toBeGreaterThan(0);

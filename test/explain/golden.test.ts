@@ -146,14 +146,14 @@ const texts: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'a stack host in capitals and with a port': {
     host: 'the host of stk-amber-otter-9k2f',
     allowance: 'not asked: the pool would not answer',
-    concurrency: 'room for 400 more at this gateway, this one counts as 4, of 400',
+    concurrency: 'room for 400 more at this gateway, this one counts as 4, limit 400',
     stack: 'stk-amber-otter-9k2f belongs to this organisation',
     surface: 'it speaks openai',
     nodes: 'otter-1 serves it',
   },
   'a key after its revocation': { key: '⨉ acme-revoked (key-acme-revoked) is revoked', nodes: 'not asked' },
   suspended: { plan: '⨉ the organisation is suspended' },
-  'no plan on an own stack': { plan: '⨉ no plan', nodes: 'moth-1 serves it' },
+  'no plan on an own stack': { plan: '⨉ no tier', nodes: 'moth-1 serves it' },
   'a model that reranks refuses a chat': {
     requests: 'no limit',
     concurrency: 'no limit, this one counts as 1',

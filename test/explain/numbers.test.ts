@@ -82,7 +82,7 @@ test('requests of the minute are counted here and elsewhere, until there is no r
     expect(Number(here) + Number(room), step?.text).toBeLessThanOrEqual(perMinute);
     expect(step?.text).toMatch(
       new RegExp(
-        `^${here} here and ${elsewhere} elsewhere in this minute( \\(others hold \\d+\\))?; room for ${room} more at this gateway, of ${perMinute}$`,
+        `^${Number(here) + Number(elsewhere)} of ${perMinute} in this minute: ${here} at this gateway, ${elsewhere} at others( \\(which hold \\d+\\))?; room for ${room} more at this gateway$`,
       ),
     );
     expect([sent.status, step?.result]).toEqual(Number(room) > 0 ? [200, 'ok'] : [429, 'refused']);
@@ -99,7 +99,7 @@ test('requests of the minute are counted here and elsewhere, until there is no r
   expect(last).toMatchObject({ result: 'refused', facts: { room: 0 } });
   const used = Number(counted[0]) + Number(counted[1]);
   if (windowStartMs('rate', Date.now()) === minute)
-    await agree('rate', { used }, 'requests', `${used} in this minute, of ${perMinute}`);
+    await agree('rate', { used }, 'requests', `${used} of ${perMinute} in this minute`);
 }, 240_000);
 
 /** Sends a request for a stream that its node never ends. */
@@ -140,17 +140,17 @@ test('requests in flight are counted here and elsewhere by their weight; a decis
   ] as const) {
     await until(async () => {
       found = await send(gateway);
-      return stepOf(found.found, 'concurrency')?.text.includes(` and ${3 - here} elsewhere `) === true;
+      return stepOf(found.found, 'concurrency')?.text.includes(`, ${3 - here} at others`) === true;
     }, waitMs);
     const { text = '', facts = {} } = stepOf(found?.found as Explanation, 'concurrency') ?? {};
     expect(text).toMatch(
       new RegExp(
-        `^${here} here and ${3 - here} elsewhere in flight( \\(others hold \\d+\\))?; room for ${facts['room']} more at this gateway, this one counts as 1, of ${concurrency}$`,
+        `^3 of ${concurrency} in flight: ${here} at this gateway, ${3 - here} at others( \\(which hold \\d+\\))?; room for ${facts['room']} more at this gateway, this one counts as 1$`,
       ),
     );
     expect(here + Number(facts['room'])).toBeLessThanOrEqual(concurrency);
   }
-  const text = (inFlight: number) => `${inFlight} in flight, this one counts as 1, of ${concurrency}`;
+  const text = (inFlight: number) => `${inFlight} of ${concurrency} in flight, this one counts as 1`;
   await agree('slots', { inFlight: 3 }, 'concurrency', text(3));
   for (const { close } of held) await close();
   await agree('slots', { inFlight: 0 }, 'concurrency', text(0));

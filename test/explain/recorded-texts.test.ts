@@ -55,88 +55,88 @@ const numbers: readonly (readonly [step: string, change: Change, text: string])[
   [
     'requests',
     { counters: { requests, windowUsed: 8 } },
-    '3 here and 2 elsewhere in this minute (others hold 5); room for 4 more at this gateway, of 12',
+    '5 of 12 in this minute: 3 at this gateway, 2 at others (which hold 5); room for 4 more at this gateway',
   ],
   [
     'requests',
     { counters: { requests: { ...requests, held: 2 }, windowUsed: 8 } },
-    '3 here and 2 elsewhere in this minute; room for 4 more at this gateway, of 12',
+    '5 of 12 in this minute: 3 at this gateway, 2 at others; room for 4 more at this gateway',
   ],
   [
     'requests',
     { counters: { requests: { here: 3, room: 9 }, windowUsed: 3 } },
-    '3 in this minute at this gateway, of 12',
+    '3 in this minute at this gateway, limit 12',
   ],
   // A record in the format of earlier gateway versions.
   [
     'requests',
     { counters: { requests: undefined, windowUsed: 8 } },
-    'room for 4 more at this gateway, of 12',
+    'room for 4 more at this gateway, limit 12',
   ],
   [
     'concurrency',
     { counters: { concurrency, inFlight: 3 } },
-    '1 here and 2 elsewhere in flight; room for 3 more at this gateway, this one counts as 1, of 6',
+    '3 of 6 in flight: 1 at this gateway, 2 at others; room for 3 more at this gateway, this one counts as 1',
   ],
   [
     'concurrency',
     { model: 'echo-large', counters: { concurrency: { ...concurrency, held: 3, room: 5 }, inFlight: 1 } },
-    '1 here and 2 elsewhere in flight (others hold 3); room for 5 more at this gateway, this one counts as 4, of 6',
+    '3 of 6 in flight: 1 at this gateway, 2 at others (which hold 3); room for 5 more at this gateway, this one counts as 4',
   ],
   [
     'context',
     { promptTokensMax: 100, counted: 'bound', maxTokens: 7 },
-    'at most 107 tokens (100 for the prompt, 7 for the answer), of 900',
+    'at most 107 tokens (100 for the prompt, 7 for the answer), limit 900',
   ],
   [
     'context',
     { promptTokensMax: 100, counted: 'node', maxTokens: 7 },
-    '107 tokens (100 for the prompt, 7 for the answer), of 900',
+    '107 tokens (100 for the prompt, 7 for the answer), limit 900',
   ],
   [
     'context',
     { promptTokensMax: 100, counted: 'node', maxTokens: undefined },
-    '101 tokens (100 for the prompt, 1 for the answer), of 900',
+    '101 tokens (100 for the prompt, 1 for the answer), limit 900',
   ],
   [
     'context',
     { promptTokensMax: 2000, promptTokensLeast: 50, counted: 'bound', maxTokens: 7 },
-    'at least 57 tokens (50 for the prompt, 7 for the answer), of 900',
+    'at least 57 tokens (50 for the prompt, 7 for the answer), limit 900',
   ],
   [
     'allowance',
     { counters: { poolTokens: 321 } },
-    '321 tokens count against the allowance of this period, of 500',
+    '321 tokens count against the allowance of this period, limit 500',
   ],
   [
     'allowance',
     { counters: { poolTokens: 1 } },
-    '1 token counts against the allowance of this period, of 500',
+    '1 token counts against the allowance of this period, limit 500',
   ],
   [
     'allowance',
     { ...visitor, counters: { freeTurns: 3, networkTurns: 7, visitors } },
-    '3 turns used this month, of 5',
+    '3 turns used this month, limit 5',
   ],
   [
     'network allowance',
     { ...visitor, counters: { networkTurns: 7, visitors } },
-    '7 turns used by the network today, of 10',
+    '7 turns used by the network today, limit 10',
   ],
   [
     'visitor tokens',
     { ...visitor, counters: { networkTurns: 7, visitors } },
-    '60 tokens used by all visitors today, of 100',
+    '60 tokens used by all visitors today, limit 100',
   ],
   [
     'visitor requests',
     { ...visitor, counters: { networkTurns: 7, visitors: { ...visitors, windowUsed: 16 } } },
-    '3 here and 2 elsewhere from all visitors in this minute (others hold 7); room for 4 more at this gateway, of 20',
+    '5 of 20 in this minute from all visitors: 3 at this gateway, 2 at others (which hold 7); room for 4 more at this gateway',
   ],
   [
     'visitor concurrency',
     { ...visitor, counters: { networkTurns: 7, visitors: { ...visitors, inFlight: 0 } } },
-    '1 here and 2 elsewhere from all visitors in flight; room for 3 more at this gateway, this one counts as 1, of 3',
+    '3 of 3 in flight from all visitors: 1 at this gateway, 2 at others; room for 3 more at this gateway, this one counts as 1',
   ],
 ];
 
@@ -213,7 +213,7 @@ test('where a node counted the prompt, all limits were read before, although the
   });
   expect(steps['context']).toEqual({
     result: 'refused',
-    text: '1,007 tokens (1,000 for the prompt, 7 for the answer), of 900',
+    text: '1,007 tokens (1,000 for the prompt, 7 for the answer), limit 900',
   });
   expect([steps['requests']?.result, steps['concurrency']?.result]).toEqual(['ok', 'ok']);
 });
