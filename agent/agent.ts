@@ -1,4 +1,4 @@
-/** A node agent: watches an engine, syncs its models and reports over the link. Many agents can run in one process. */
+/** Agent of a node: watches the node's engine, syncs its models, and reports to a control plane. A process can run many. */
 import type { Beat } from '../schemas/records/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { sleep, within } from '../shared/runtime/retry.ts';
@@ -11,7 +11,7 @@ export interface NodeAgentOptions {
   readonly node: string;
   readonly token: string;
   readonly engine: Engine;
-  /** Whether to load the models installed at the node's place, if the engine can load models. */
+  /** Whether to load the models that are installed at the node's place, if the engine can load models. */
   readonly loadsModels: boolean;
   readonly logger: Logger;
 }
@@ -39,7 +39,7 @@ export class NodeAgent {
     });
   }
 
-  /** Resolves after the first probe, once the link has started, so that the first heartbeat is already correct. */
+  /** Starts watching the engine and then the link. Resolves after the first probe, so that the first heartbeat is correct. */
   async start(): Promise<void> {
     await within(
       this.engine.start(() => this.link.sendHeartbeat()),
@@ -48,17 +48,17 @@ export class NodeAgent {
     if (!this.#stopped) this.link.start();
   }
 
-  /** Takes the node out of service and waits, up to a time limit, until no reported request is in flight. */
+  /** Takes the node out of service, then waits until no request is in flight, for at most `timeoutSeconds`. */
   async drain(timeoutSeconds: number): Promise<void> {
     await this.link.leave();
     if (this.engine.view.inFlight === undefined) return;
     const until = performance.now() + timeoutSeconds * 1000;
-    // The engine may not have counted requests yet that were sent before the node left.
+    // Requests that were sent before the node left may not be counted by the engine yet.
     await sleep(Math.min(2000, timeoutSeconds * 1000));
     while (performance.now() < until && (this.engine.view.inFlight ?? 0) > 0) await sleep(drainPollMs);
   }
 
-  /** Stops immediately; the control plane sees a closed socket. */
+  /** Stops at once. The control plane sees only that the socket is closed. */
   async stop(): Promise<void> {
     this.#stopped = true;
     await this.link.stop();

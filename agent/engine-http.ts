@@ -1,4 +1,4 @@
-/** Sends HTTP requests to the untrusted engine. Redirects are not followed; every wait and response is bounded. */
+/** Sends HTTP requests to the untrusted engine. Redirects are not followed, and waits and response sizes are limited. */
 import { type Dispatcher, request } from 'undici';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
 import { member } from '../shared/runtime/member.ts';
@@ -13,14 +13,14 @@ export interface EngineRequest {
   readonly method?: 'GET' | 'POST' | 'DELETE';
   readonly path: string;
   readonly body?: object;
-  /** Time limit in ms for the head of the response, and for each pause within its body. */
+  /** Time limit in ms for the response headers, and for each pause within the body. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
 }
 
 const responseBytesMax = 4 * 1024 * 1024;
 
-/** Thrown if the engine's status is not 200. */
+/** Thrown if the engine responds with a status other than 200. */
 export class EngineError extends Error {
   override readonly name = 'EngineError';
   readonly status: number;
@@ -31,7 +31,7 @@ export class EngineError extends Error {
   }
 }
 
-/** Returns the response body. Throws EngineError for any status but 200, and undici's errors. */
+/** Returns the response body. Throws EngineError for any status other than 200, or errors of `undici`. */
 export async function requestEngine(target: EngineTarget, engineRequest: EngineRequest): Promise<string> {
   const bytes = new ChunkBuffer({ bytesMax: responseBytesMax });
   for await (const part of streamEngine(target, engineRequest)) {
@@ -75,7 +75,7 @@ function send(target: EngineTarget, engineRequest: EngineRequest): Promise<Dispa
   });
 }
 
-/** Extracts the error message from the engine's response, as a single line. */
+/** Extracts the error message from an engine's response, as a single line. */
 function parseReason(text: string): string | undefined {
   try {
     const answer: unknown = JSON.parse(text);

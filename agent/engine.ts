@@ -1,6 +1,6 @@
 /**
- * Polls the kind, health, models and requests in flight of the server next to the agent once per second, and keeps the latest
- * result. A refused connection or an error response takes the server down at once; silence does after three seconds.
+ * Polls the engine next to the agent once per second: its kind, health, models and requests in flight. Keeps the latest
+ * result. A refused connection or an error response counts as down at once, silence only after three seconds.
  */
 import type { Dialect } from '../schemas/names.ts';
 import {
@@ -18,32 +18,32 @@ import { type ModelLoader, modelLoader } from './model-loader.ts';
 export interface EngineView {
   readonly up: boolean;
   readonly reason?: string;
-  /** undefined until an engine has answered. */
+  /** Kind of the engine, or undefined until one has answered. */
   readonly dialect?: Dialect;
   readonly models: readonly string[];
   readonly windows: Readonly<Record<string, number>>;
   readonly imageModels: readonly string[];
   readonly rerankModels: readonly string[];
-  /** undefined if the engine does not report it. */
+  /** Number of requests in flight, or undefined if the engine does not report it. */
   readonly inFlight?: number;
 }
 
-/** The engine from the agent's point of view. */
+/** The engine as the agent sees it. */
 export interface Engine {
   readonly view: EngineView;
-  /** Loads and unloads models, or undefined if the engine cannot, or as long as its kind is unknown. */
+  /** Loads and unloads models. Undefined if the engine cannot do this or its kind is not known yet. */
   readonly loader: ModelLoader | undefined;
-  /** Starts polling; calls `onChange` whenever the engine goes up or down. Resolves after the first poll. */
+  /** Starts polling. Calls `onChange` whenever the engine goes up or down. Resolves after the first poll. */
   start(onChange: () => void): Promise<void>;
   stop(): Promise<void>;
 }
 
 export interface EngineWatchOptions extends EngineTarget {
-  /** Folder with vLLM's adapters by name. If omitted, no adapters are loaded. */
+  /** Folder with adapters for vLLM, by name. If absent, no adapters are loaded. */
   readonly loraFolder?: string | undefined;
-  /** Time in ms between two polls; default 1 s. */
+  /** Time in ms between two polls. Default: 1000. */
   readonly pollMs?: number;
-  /** Time in ms without a response after which the engine is down; default 3 s. */
+  /** Time in ms without a response after which the engine counts as down. Default: 3000. */
   readonly silenceMsMax?: number;
 }
 
@@ -55,7 +55,7 @@ interface PollResult {
 }
 
 const nothing = { models: [], windows: {}, imageModels: [], rerankModels: [] } as const;
-/** Time in ms before requests in flight are polled again if the engine did not report them. */
+/** Time in ms before an engine that did not report its requests in flight is asked for them again. */
 const inFlightRetryMs = 30_000;
 
 export class EngineWatch implements Engine {
@@ -69,9 +69,9 @@ export class EngineWatch implements Engine {
   #timer: NodeJS.Timeout | undefined;
   #pendingPolls = 0;
   #detecting = false;
-  /** Number of polls so far. Silence is measured in polls, so a stall of this process counts as only one. */
+  /** Number of polls so far. Silence is measured in polls, so that a stall of this process counts as only one. */
   #polls = 0;
-  /** Latest poll that was answered. */
+  /** Number of the latest poll that was answered. */
   #answeredPoll = -1;
   #inFlightNotBeforeMs = 0;
   #loader: ModelLoader | undefined;
@@ -110,7 +110,7 @@ export class EngineWatch implements Engine {
     if (dialect === undefined) {
       if (!this.#detecting) this.#detect().catch(() => undefined);
     } else if (this.#pendingPolls < heartbeatsMissedMax) {
-      // Polls overlap, so that a slow response does not delay the next poll.
+      // Polls may overlap, so that a slow response does not delay the next poll.
       this.#poll(dialect).catch(() => undefined);
     }
   }
@@ -135,7 +135,7 @@ export class EngineWatch implements Engine {
         probe({ ...this.#options, dialect }, this.#asked, this.#silenceMsMax),
         this.#pollInFlight(dialect, performance.now()),
       ]);
-      // The response to a later poll may have arrived first.
+      // Ignores this response if the response to a later poll arrived first.
       if (!this.#stopped.signal.aborted && poll > this.#answeredPoll)
         this.#apply({ dialect, probed, inFlight, poll });
     } finally {
@@ -160,7 +160,7 @@ export class EngineWatch implements Engine {
     }
   }
 
-  /** Takes the engine down and drops its kind, because another engine may be started at this address. */
+  /** Marks the engine as down and forgets its kind, because another engine may be started at this address. */
   #down(reason: string): void {
     this.#replace({ up: false, reason, ...nothing });
   }

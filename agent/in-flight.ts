@@ -1,10 +1,10 @@
-/** Reads an engine's number of requests in flight. Every kind of engine but Ollama reports it. */
+/** Reads how many requests an engine has in flight. All kinds of engines except Ollama report this. */
 import type { Dialect } from '../schemas/names.ts';
 import { type EngineTarget, requestEngine } from './engine-http.ts';
 
 interface Source {
   readonly path: string;
-  /** Extracts the number, or undefined if the response does not contain it. */
+  /** Extracts the number from a response, or returns undefined if it is missing. */
   count(text: string): number | undefined;
 }
 
@@ -24,7 +24,7 @@ const sources: Readonly<Record<Dialect, Source | undefined>> = {
 const timeoutMs = 1000;
 const countMax = 1_000_000;
 
-/** Number of requests in flight, or undefined if the engine does not report it or cannot be reached. Never throws. */
+/** Reads the number of requests in flight, or returns undefined if it is not reported or not reachable. Never throws. */
 export async function readInFlight(dialect: Dialect, target: EngineTarget): Promise<number | undefined> {
   const source = sources[dialect];
   if (source === undefined) return undefined;
@@ -37,7 +37,7 @@ export async function readInFlight(dialect: Dialect, target: EngineTarget): Prom
   }
 }
 
-/** Sums all series with one of these names, in Prometheus's text format. */
+/** Adds up all series with one of these names, in the text format of Prometheus. */
 function sum(text: string, names: readonly string[]): number | undefined {
   let total: number | undefined;
   for (const line of text.split('\n')) {

@@ -1,7 +1,8 @@
 /**
- * Keeps one WebSocket to one control plane. It sends a hello, then a heartbeat every second, and receives the list of
- * installed models. If a session ends, the link reconnects to the same replica, or to the next one if the replica failed;
- * once all have failed, it pauses for growing random times. It abandons a replica after three seconds without a pong.
+ * Keeps one WebSocket connection to one control plane. It sends a hello and then a heartbeat every second, and receives the
+ * list of installed models. If a session ends, the link reconnects to the same replica, or to the next one if the replica
+ * failed. Once all replicas have failed, it pauses between attempts for random times that grow. It abandons a replica that
+ * has not answered pings for three seconds.
  */
 import WebSocket from 'ws';
 import {
@@ -21,23 +22,23 @@ import { type Clock, systemClock, within } from '../shared/runtime/retry.ts';
 import { readUpgradeError } from './upgrade-error.ts';
 
 export interface LinkOptions {
-  /** Base URLs of control planes, http or https. */
+  /** Base URLs of the control planes, with http or https. */
   readonly controlPlanes: readonly string[];
   readonly node: string;
   readonly token: string;
-  /** Returns the current state. Called for every heartbeat. */
+  /** Returns the current state of the node. Called for every heartbeat. */
   readonly heartbeat: () => Beat;
   readonly onInstalls: (position: number, models: readonly string[]) => void;
   readonly logger: Logger;
-  /** Time in ms between two heartbeats, and between two pings; default as in the protocol. */
+  /** Interval in ms between two heartbeats and between two pings. The protocol defines the default. */
   readonly heartbeatMs?: number;
-  /** Clock for the pauses before reconnecting. */
+  /** Clock that measures the pauses before reconnecting. */
   readonly clock?: Clock;
 }
 
-/** End of a session, which decides where to reconnect. */
+/** How a session ended, which decides where to reconnect. */
 interface SessionEnd {
-  /** Whether the session lasted, which shows that the replica accepts this agent. */
+  /** Whether the session lasted for some time, which shows that the replica accepts this agent. */
   readonly lasted: boolean;
   /** Whether the replica was abandoned because it did not answer pings. */
   readonly silent: boolean;
@@ -53,7 +54,7 @@ const refusedPauseMsMax = 30_000;
 const lastedMsMin = 3000;
 const releasedMsMax = 5000;
 const closeMsMax = 1000;
-/** Random pause of up to this many ms, because all agents of a failed replica reconnect at the same time. */
+/** Upper limit in ms of a random pause, because all agents of a failed replica reconnect at the same time. */
 const spreadMs = 500;
 const unauthorisedStatus = 401;
 
@@ -73,7 +74,7 @@ export class ControlPlaneLink {
     this.#clock = options.clock ?? systemClock;
     this.#urls = options.controlPlanes.map((url) => url.replace(/^http/, 'ws').replace(/\/+$/, ''));
     if (this.#urls.length === 0) throw new Error('an agent needs the address of a control plane');
-    // Start with a replica chosen by the node's name: stable across restarts and evenly spread over all nodes.
+    // The node's name chooses the first replica, so the choice is stable across restarts and nodes are spread evenly.
     this.#urlIndex = hashText(options.node) % this.#urls.length;
   }
 
@@ -89,12 +90,12 @@ export class ControlPlaneLink {
     this.#running = this.#run();
   }
 
-  /** Sends the current state now, without waiting for the next interval. */
+  /** Sends the current state now instead of waiting for the next interval. */
   sendHeartbeat(): void {
     this.#send(this.#options.heartbeat());
   }
 
-  /** Announces that the agent is leaving, and waits up to a time limit until the log contains this. */
+  /** Announces that the agent is leaving. Waits until the log contains this, for at most five seconds. */
   async leave(): Promise<void> {
     if (!this.connected) return;
     const released = new Promise<void>((resolve) => {
@@ -197,7 +198,7 @@ class Heartbeat {
   readonly #intervalMs: number;
   readonly #send: () => void;
   #timer: NodeJS.Timeout | undefined;
-  /** Number of pings since the last answer. */
+  /** Number of pings sent since the last pong. */
   #unanswered = 0;
   #silent = false;
 
@@ -210,7 +211,7 @@ class Heartbeat {
     });
   }
 
-  /** Whether the socket was terminated because its pings were not answered. */
+  /** Whether the socket was terminated because pings were not answered. */
   get silent(): boolean {
     return this.#silent;
   }
@@ -225,7 +226,7 @@ class Heartbeat {
   }
 
   #tick(): void {
-    // Count pings instead of measuring time, so that a stall of this process counts as only one tick.
+    // Counts pings instead of measuring time, so that a stall of this process counts as only one.
     if (this.#unanswered >= heartbeatsMissedMax) {
       this.#silent = true;
       this.#socket.terminate();

@@ -1,4 +1,4 @@
-/** Composition root of an agent process. close() drains the node first. An agent never sees a client's request. */
+/** Starts all parts of an agent process. `close()` first drains the node. An agent never sees a client's request. */
 import { Registry } from 'prom-client';
 import { baseUrl } from '../shared/engines/detect.ts';
 import { type Closers, openAll } from '../shared/runtime/closers.ts';
@@ -16,14 +16,14 @@ export interface AgentSettings {
   readonly token: string;
   /** URL of the engine, with or without `/v1`. */
   readonly engine: string;
-  /** The engine's own credential, if it requires one. */
+  /** Credential that the engine itself requires, if any. */
   readonly credential?: string | undefined;
   readonly loadsModels: boolean;
   readonly loraFolder?: string | undefined;
-  /** Address of the listener for health and metrics. */
+  /** Address on which the listener for health and metrics accepts connections. */
   readonly metricsBind: string;
   readonly metricsPort: number;
-  /** Certificate of that listener. */
+  /** Certificate of the listener for health and metrics. */
   readonly certificate?: Certificate | undefined;
   readonly drainTimeoutSeconds: number;
   readonly logger: Logger;
@@ -31,11 +31,11 @@ export interface AgentSettings {
 
 export interface RunningAgent {
   readonly metrics: string;
-  /** Takes the node out of service, waits for requests in flight, then stops. */
+  /** Takes the node out of service, waits for requests in flight, and then stops. */
   close(): Promise<void>;
 }
 
-/** Starts the agent. Rejects if the listener cannot be opened. An unreachable engine or control plane is waited for. */
+/** Starts the agent. Rejects if the listener cannot be opened. Waits for an engine or control plane that is unreachable. */
 export function startAgent(settings: AgentSettings): Promise<RunningAgent> {
   return openAll(settings.logger, (closers) => openAgent(settings, closers));
 }

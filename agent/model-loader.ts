@@ -1,6 +1,6 @@
 /**
- * Loads and unloads models. Ollama pulls and deletes them, llama.cpp's router loads models on its disk, and vLLM loads
- * adapters from a configured folder. Every wait is bounded.
+ * Loads and unloads models. Ollama downloads and deletes them, llama.cpp's router loads models from its disk, and vLLM loads
+ * adapters from a configured folder. Every wait is limited.
  */
 import { join } from 'node:path';
 import type { Dialect } from '../schemas/names.ts';
@@ -8,7 +8,7 @@ import { sleep } from '../shared/runtime/retry.ts';
 import { EngineError, type EngineTarget, oneLine, requestEngine, streamEngine } from './engine-http.ts';
 
 export interface ModelLoader {
-  /** Resolves once the engine has loaded the model, or rejects with the reason. Percentages are integers. */
+  /** Resolves once the engine has loaded the model, or rejects with the reason. `onPercent` receives integers. */
   load(model: string, onPercent: (percent: number) => void, signal: AbortSignal): Promise<void>;
   unload(model: string, signal: AbortSignal): Promise<void>;
 }
@@ -17,12 +17,12 @@ export interface LoaderOptions extends EngineTarget {
   readonly loraFolder?: string | undefined;
 }
 
-/** Time in ms that a load may go without progress: long, because verifying a large file reports none. */
+/** Time in ms that a load may take without progress. It is long, because the verification of a large file reports none. */
 const progressTimeoutMs = 10 * 60_000;
 const responseTimeoutMs = 30_000;
 const pollIntervalMs = 500;
 
-/** Returns undefined for an engine that cannot load models through its API. */
+/** Returns a loader, or undefined for an engine that cannot load models through its API. */
 export function modelLoader(dialect: Dialect, options: LoaderOptions): ModelLoader | undefined {
   switch (dialect) {
     case 'ollama':
@@ -77,14 +77,14 @@ interface PullLine {
 
 const lineCharactersMax = 100_000;
 
-/** Yields the JSON objects of a stream with one object per line. Throws on an invalid line. */
+/** Parses a stream that contains one JSON object per line. Throws if a line is invalid. */
 async function* parseLines(parts: AsyncIterable<string>): AsyncGenerator<PullLine, void, undefined> {
   let rest = '';
   for await (const part of parts) {
     rest += part;
     if (rest.length > lineCharactersMax && !part.includes('\n'))
       throw new Error('the engine sent an endless line');
-    // Split only when a line ends, so that a line arriving byte by byte is split once.
+    // Splits only when a line has ended, so that a line that arrives byte by byte is split only once.
     if (!part.includes('\n')) continue;
     const lines = rest.split('\n');
     rest = lines.pop() ?? '';
@@ -145,7 +145,7 @@ async function routerState(target: EngineTarget, model: string, signal: AbortSig
   return status?.failed === true ? 'failed' : status?.value;
 }
 
-/** Loads adapters from subfolders of the configured folder. The name pattern keeps paths inside that folder. */
+/** Loads adapters from subfolders of the configured folder. The pattern for names prevents paths that leave the folder. */
 function adapterLoader(target: EngineTarget, folder: string): ModelLoader {
   return {
     load: async (model, _onPercent, signal) => {

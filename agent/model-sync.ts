@@ -1,6 +1,6 @@
 /**
- * Reconciles an engine's models with those installed at its place, one at a time, and retries after growing pauses. Only
- * models that this agent loaded are unloaded; models loaded by an operator stay.
+ * Loads and unloads models until the engine has those that are installed at its place. Works on one model at a time, and
+ * retries after growing pauses. Unloads only models that this agent loaded, never those that an operator loaded.
  */
 import type { Install } from '../schemas/records/node-messages.ts';
 import { installsPerNodeMax } from '../schemas/records/node-messages.ts';
@@ -12,13 +12,13 @@ import type { ModelLoader } from './model-loader.ts';
 export interface ModelSyncOptions {
   readonly engine: Engine;
   readonly logger: Logger;
-  /** Pause in ms after the first failure; doubles with each further one. Default 30 s. */
+  /** Pause in ms after the first failure. It doubles with each further one. Default: 30,000. */
   readonly retryMsMin?: number;
 }
 
 const retryMsMax = 15 * 60_000;
 
-/** Time in ms that the engine may take to list a model that it has loaded. */
+/** Time in ms that an engine may take to list a model after loading it. */
 const listedMsMax = 10_000;
 
 interface Failure {
@@ -41,7 +41,7 @@ export class ModelSync {
     this.#options = options;
   }
 
-  /** Sets the desired models as of a log position. Ignores a message older than the last one. */
+  /** Sets the desired models as of a log position. Ignores messages older than the last one. */
   setDesired(position: number, models: readonly string[]): void {
     if (position < this.#position) return;
     this.#position = position;
@@ -51,7 +51,7 @@ export class ModelSync {
     this.reconcile();
   }
 
-  /** Starts the next load or unload if one is due. Called for every heartbeat. */
+  /** Starts the next load or unload, if one is due. Called for every heartbeat. */
   reconcile(): void {
     const { engine } = this.#options;
     const { loader, view } = engine;

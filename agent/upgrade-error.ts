@@ -1,4 +1,4 @@
-/** Extracts the reason for a refused upgrade for the log: the message of the error body, otherwise the status. */
+/** Finds out for the log why an upgrade was refused: from the message in the error body, otherwise from the status. */
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
@@ -8,10 +8,10 @@ const waitMsMax = 1000;
 const textLengthMax = 300;
 const envelopeSchema = z.object({ error: z.object({ message: z.string(), next: z.string().optional() }) });
 
-/** Reads the response within limits on bytes and time. Never rejects. */
+/** Reads the response, up to a maximum number of bytes and a time limit. Never rejects. */
 export async function readUpgradeError(response: IncomingMessage): Promise<string> {
   const status = `refused with ${response.statusCode ?? 0}`;
-  // Without this handler, an error after the response has been read would end the process.
+  // Without this handler, an error that occurs after the response was read would end the process.
   response.on('error', () => undefined);
   const timer = setTimeout(() => response.destroy(), waitMsMax);
   const bytes = new ChunkBuffer({ bytesMax });

@@ -1,4 +1,4 @@
-/** Composition root of a control-plane replica. Any number of equal replicas may run over one log. */
+/** Starts all parts of a control-plane replica. Any number of equal replicas may run on one log. */
 import type { AddressInfo } from 'node:net';
 import { controlTopic } from '../schemas/events/commit.ts';
 import type { ControlLog } from '../shared/log/core/control-log.ts';
@@ -29,9 +29,9 @@ export interface ControlPlane {
   /** Base address of the admin API, without its prefix. */
   readonly admin: string;
   readonly metrics: string;
-  /** Address of the console, if there is one. */
+  /** Address of the console, if this replica has one. */
   readonly console?: string | undefined;
-  /** Drains the replica, then closes it. */
+  /** Refuses new work, waits for requests in flight, and then closes the replica. */
   close(): Promise<void>;
 }
 
@@ -46,7 +46,7 @@ export function startControlPlane(settings: ControlPlaneSettings): Promise<Contr
     const trusted = parsePins(settings.trustedSigners);
     const log = await openLog(settings.logUrl, { topic: controlTopic });
     closers.add(() => log.close());
-    // A later start in the same data folder proves that the earlier process has ended.
+    // Counts the starts in this data folder, because a later start proves that the earlier process has ended.
     const start = countStart(settings.dataDir);
     const gauges = openFleetGauges(settings);
     closers.add(() => gauges.stop());
@@ -107,7 +107,7 @@ async function serve(
     { board, ...nodes, drain, connections },
     closers,
   );
-  // Runs before the listener closes the agents' sockets, so that an agent that is sent away does not count as lost.
+  // Runs before the listener closes the agents' sockets, so that agents that are sent away do not count as lost.
   closers.add(() => nodes.agents.stop());
   const changes = new StagedWatch({
     ...{ name, snapshot, writer, board, traffic: replica.traffic },

@@ -27,7 +27,7 @@ interface ServedParts extends Pick<AdminContext, 'board' | 'agents' | 'live' | '
 
 export interface OpenedAdmin {
   readonly app: Awaited<ReturnType<typeof createAdminApp>>;
-  /** Address of the console, if there is one. */
+  /** Address of the console, if this replica has one. */
   readonly console: string | undefined;
   readonly usageFile: UsageFile;
 }
@@ -99,7 +99,7 @@ export async function openAdmin(
   return { app, console: await startConsole(settings.console, context, people, closers), usageFile };
 }
 
-/** Facts about the admin API's listener, for `doctor`. */
+/** Returns facts about the admin API's listener, for `doctor`. */
 function adminListener({ bind, certificate }: ControlPlaneSettings): ReturnType<AdminContext['listener']> {
   return {
     name: 'admin',
@@ -108,7 +108,7 @@ function adminListener({ bind, certificate }: ControlPlaneSettings): ReturnType<
   };
 }
 
-/** Opens the history of past states, which runs on its own thread. */
+/** Opens the history of past states, which runs on a thread of its own. */
 function startHistory(settings: ControlPlaneSettings, snapshot: Snapshot, closers: Closers): PastStates {
   const { logUrl, logger } = settings;
   const history = new HistoryThread({

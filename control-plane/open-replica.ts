@@ -1,4 +1,4 @@
-/** Opens a replica's folded state and its command writer. */
+/** Opens the folded state of a replica, and the writer of its commands. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Commit } from '../schemas/events/commit.ts';
@@ -35,10 +35,10 @@ export interface Replica extends ReplicaParts {
   readonly metrics: FoldMetrics;
 }
 
-/** Number of commits between two checkpoints, which are digests of the whole state in the log. */
+/** Number of commits between two checkpoints. A checkpoint in the log contains digests of the whole state. */
 const commitsPerCheckpoint = 1000;
 
-/** Folds the log to its end, creates it if it is empty, and opens the command writer. */
+/** Folds the log to its end and opens the command writer. If the log is empty, creates it first. */
 export async function openReplica(
   settings: ControlPlaneSettings,
   log: ControlLog,
@@ -84,7 +84,9 @@ export async function openReplica(
   }
 }
 
-/** Stores the digest after each fold to compare it with other replicas. Writes a checkpoint to the log every 1000 commits. */
+/**
+ * After each fold, records the digest for comparison with other replicas. Every 1000 commits, writes a checkpoint to the log.
+ */
 export function watchCommits(replica: Replica, logger: Logger): void {
   const { snapshot, writer, board } = replica;
   let checkpointAt = snapshot.seq + commitsPerCheckpoint;

@@ -1,4 +1,4 @@
-/** Settings of a control-plane replica, from its options and environment variables. */
+/** Settings of a control-plane replica, which come from its options and environment variables. */
 import type { ConnectionLimits } from '../shared/runtime/connections.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
@@ -12,43 +12,45 @@ export interface ControlPlaneSettings {
   readonly name: string;
   readonly bind: string;
   readonly port: number;
-  /** Name of the port's option; `--port` unless the process has several ports. */
+  /** Name of the option that sets the port. Default: `--port`. It differs if the process has several ports. */
   readonly portFlag?: string;
-  /** Address of health and metrics; loopback by default. */
+  /** Address of the listener for health and metrics. Default: loopback. */
   readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly operatorToken: string;
   readonly gatewayToken: string;
-  /** Previous token, still accepted while gateways change over. */
+  /** Previous gateway token. It is still accepted while gateways change to the new one. */
   readonly previousGatewayToken?: string | undefined;
-  /** PEM file with the Ed25519 private key that signs the log. */
+  /** PEM file with the Ed25519 private key with which this replica signs the log. */
   readonly signingKeyFile?: string | undefined;
-  /** Whether to start even if a signing key is given but the log is not signed. */
+  /** Whether to start even if a signing key is set but the log is not signed. */
   readonly allowUnsigned?: boolean | undefined;
-  /** Fingerprints, public keys or PEM files. One of these signers must have created the log. If empty, any log will do. */
+  /** Fingerprints, public keys or PEM files of the signers who may have created the log. If empty, any log is accepted. */
   readonly trustedSigners?: readonly string[] | undefined;
-  /** Folder with one file for each node credential. */
+  /** Returns a node credential by name. */
   readonly nodeCredentials?: CredentialSource;
-  /** Seconds between the loss of readiness and the refusal of new connections; default 0. */
+  /** Seconds from reporting not ready to refusing new connections. Default: 0. */
   readonly drainDelaySeconds?: number;
-  /** Seconds that requests in flight may run after new connections are refused; default 5. */
+  /** Seconds that requests in flight may take after new connections are refused. Default: 5. */
   readonly drainTimeoutSeconds?: number;
-  /** Settings of the console, or undefined if this replica has none. */
+  /** Settings of the console, or undefined if this replica does not have one. */
   readonly console?: ConsoleSettings | undefined;
-  /** Certificate of every listener. */
+  /** Certificate for all listeners. */
   readonly certificate?: Certificate | undefined;
-  /** Number of days for which each completed request is kept. Its sums are kept forever. */
+  /** Number of days for which each completed request is kept. Hourly sums of requests are kept forever. */
   readonly usageKeepDays?: number | undefined;
-  /** Size of history.db above which its oldest states are removed. */
+  /** Size of `history.db` in bytes above which its oldest states are removed. */
   readonly historyBytesMax?: number | undefined;
-  /** Time after which an ended key is forgotten; default 90 days. If infinite, no key is forgotten. */
+  /**
+   * Time in ms after which a key that has ended is removed from the state. Default: 90 days. If infinite, no key is removed.
+   */
   readonly forgetKeysAfterMs?: number | undefined;
-  /** Intervals that differ from their defaults. */
+  /** Intervals at which nodes are probed and scanned, where they differ from the defaults. */
   readonly nodeIntervals?: Partial<NodeIntervals> | undefined;
-  /** TLS name of the gateways; see gatewayAgent. */
+  /** Name that the gateways' TLS certificates share; see `gatewayAgent`. */
   readonly gatewayTlsName?: string | undefined;
-  /** Timeout for questions to gateways; see AdminContext. */
+  /** Time limit in ms for questions to gateways; see `AdminContext`. */
   readonly askTimeoutMs?: number | undefined;
   readonly logger: Logger;
 }

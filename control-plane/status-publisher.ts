@@ -1,4 +1,6 @@
-/** Publishes a replica's reports to the fleet: the position of its fold, its signer, and the nodes of its agents. */
+/**
+ * Publishes a replica's reports to the fleet. They contain the position of its fold, its signer, and the nodes of its agents.
+ */
 import { computeFingerprint, type Signer } from '../shared/log/core/signing.ts';
 import { wallClockMs } from '../shared/runtime/clock.ts';
 import type { FolderStart } from '../shared/runtime/folder-start.ts';
@@ -21,12 +23,12 @@ export interface ReportedState extends Pick<OpenedFleet, 'statusLog' | 'mac' | '
 
 const haltLengthMax = 500;
 
-/** Reason why this replica's fold has stopped for good. Other replicas then claim its nodes. */
+/** Returns the reason why this replica's fold has stopped for good. Other replicas then claim its nodes. */
 function describeHalt({ fault }: Replicator): string | undefined {
   return fault?.message.slice(0, haltLengthMax);
 }
 
-/** Opens and starts the publisher of this replica's reports. */
+/** Opens and starts the publisher of this replica's status reports. */
 export function statusPublisher(
   { name, logger }: { readonly name: string; readonly logger: Logger },
   { snapshot, replicator, signer, statusLog, mac, start, board, metrics }: ReportedState,

@@ -1,6 +1,6 @@
 /**
- * Serves the console: its pages and, under /api, the admin API's routes with the rights of the signed-in person. Its listener
- * is an origin of its own, separate from tenants' hosts and the admin API. It must not accept bearer tokens.
+ * Serves the console: its pages and, under `/api`, the routes of the admin API with the rights of the signed-in person. Its
+ * listener is an origin of its own, separate from tenants' hosts and from the admin API. It must not accept bearer tokens.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
@@ -22,7 +22,7 @@ import { backgroundHeader, SessionGuard } from './session-guard.ts';
 import { Sessions } from './sessions.ts';
 import { registerSignInRoutes } from './sign-in-routes.ts';
 
-/** Gateway addresses as clients reach them, for the settings that pages show. Unknown addresses are left out. */
+/** Addresses at which clients reach the gateways, for the client settings that pages show. Unknown addresses are left out. */
 export interface ServiceAddresses {
   readonly shared?: string | undefined;
   readonly stackDomain?: string | undefined;
@@ -30,33 +30,34 @@ export interface ServiceAddresses {
 }
 
 export interface ConsoleOptions {
-  /** Host names accepted in addition to loopback. */
+  /** Host names that are accepted in addition to loopback. */
   readonly hosts: readonly string[];
-  /** Members sign in without credentials; only for `headgate dev`. */
+  /** Whether members sign in without credentials, which only `headgate dev` allows. */
   readonly demo: boolean;
   readonly links: SignInLinks;
   readonly ended: EndedSessions;
   readonly addresses: () => ServiceAddresses;
-  /** If absent, sign-in through an identity provider is not available. */
+  /** Identity provider. If absent, nobody can sign in through one. */
   readonly oidc?: OidcSettings | undefined;
-  /** The address that browsers use, if it differs from the listener's. */
+  /** Address that browsers use, if it differs from the listener's. */
   readonly publicUrl?: string | undefined;
 }
 
 const readMethods: readonly string[] = ['GET', 'HEAD'];
-/** Paths of the pages, all of which are rendered by one HTML document. */
+/** Paths of the pages, all of which use the same HTML document. */
 const pagePaths =
   /^\/(?:$|(?:fleet|gateways|nodes|stacks|orgs|models|tiers|requests|keys|usage|limits|events|changes|explain|doctor|sign-in)(?:\/[^/]{1,300})?\/?$)/;
 
 interface FirstAnswers {
   readonly byPath: object;
-  /** Renews the session. */
+  /** Cookie that renews the session. */
   readonly cookie: string | undefined;
 }
 
 /**
- * Answers that every signed-in page reads first, by path, so that it renders at once, or undefined without a session. They come
- * from the API's own routes with the page's cookie, and renew the session, because a person asked for the page.
+ * Returns the API answers that every signed-in page needs first, by path, so that the page renders at once. Returns undefined
+ * without a session. The answers come from the API's own routes, called with the page's cookie. They renew the session,
+ * because a person asked for the page.
  */
 async function firstAnswers(
   app: FastifyInstance,
@@ -80,7 +81,7 @@ async function firstAnswers(
   };
 }
 
-/** The HTML document with the answers in a block that browsers do not execute. It must not be cached. */
+/** Embeds the answers in the HTML document, in a block that browsers do not execute. The result must not be cached. */
 function embedAnswers({ byPath, cookie }: FirstAnswers, document: string): StaticAnswer {
   const block = `<script type="application/json" id="answers">${JSON.stringify(byPath).replaceAll('<', '\\u003c')}</script>`;
   return {
@@ -143,7 +144,7 @@ export async function createConsoleApp(
   return app;
 }
 
-/** Addresses with only the stacks that the actor may read, because an address reveals its stack. */
+/** Returns the addresses, but only those of stacks that the actor may read, because an address reveals its stack. */
 function shownAddresses(
   { stacks, ...common }: ServiceAddresses,
   { snapshot: { db } }: AdminContext,
@@ -160,7 +161,7 @@ function shownAddresses(
   };
 }
 
-/** Serves the pages and their files for every path without a route. */
+/** Serves the pages and their files for every path that has no route. */
 function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions): void {
   const files = new StaticFiles(builtFolder('console'));
   const document = String(files.find('/index.html', {})?.body ?? '');
@@ -179,7 +180,7 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
         .type('text/plain; charset=utf-8')
         .send('the pages are not built; run: npm run build\n');
     const isPage = pagePaths.test(path);
-    // A page never waits for the log; without the answers it only loads more slowly.
+    // A page never waits for the log. Without the answers it only loads more slowly.
     const hasAnswers = isPage && !path.startsWith('/sign-in') && ended.isReady();
     const answers = hasAnswers && (await firstAnswers(app, request));
     const file = answers
@@ -190,14 +191,14 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
   });
 }
 
-/** Answers 404: with a page that leads back for people, with one line for anything that loads a file. */
+/** Answers 404: people get a page with a way back, and anything that loads a file gets one line of text. */
 function sendMistyped(files: StaticFiles, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const page = request.headers.accept?.includes('text/html') ? files.find('/index.html', {}) : undefined;
   if (page) return reply.code(404).headers(page.headers).send(page.body);
   return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
 }
 
-/** The error if a call of the API cannot come from the console's own page; otherwise undefined. */
+/** Returns an error if an API call cannot come from the console's own page. */
 function foreignCall({ method, headers }: FastifyRequest): CommandError | undefined {
   if (!isOwnCall(method, headers))
     return new CommandError('Forbidden', 'only the console itself may call this');

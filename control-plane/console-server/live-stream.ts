@@ -1,4 +1,4 @@
-/** Server-sent events for the pages: one stream of folded positions, for operators with events, and one of requests. */
+/** Server-sent events for pages: a stream of folded positions, for operators with events, and a stream of requests. */
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
@@ -12,13 +12,13 @@ import { membershipsOf } from '../commands/authorise.ts';
 import { requireSession } from './session-guard.ts';
 import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.ts';
 
-/** Larger batches are sent as a position alone, and the page reloads its lists. */
+/** Maximum number of events in one message. For larger batches only the position is sent, and the page reloads its lists. */
 const eventsPerMessageMax = 200;
-/** Shorter than proxies allow a connection to be silent. Each pulse also checks the session and its role again. */
+/** Interval in ms between pulses, shorter than the silence that proxies allow. Each also checks the session and its role. */
 const pulseMs = 15_000;
-/** Events after which sessions and roles are checked at once. */
+/** Types of events after which sessions and roles are checked at once. */
 const endingTypes = /^(?:session\.ended|member\.|organisation\.removed)/;
-/** Interval at which pages learn whether the log is available. */
+/** Interval in ms at which a stream looks whether the log has become available or unavailable. */
 const lookMs = 1000;
 
 export function registerLiveStream(api: FastifyInstance, context: AdminContext, sessions: Sessions): void {
@@ -79,7 +79,7 @@ interface Messages {
   forOperators(): string;
 }
 
-/** Messages of the batches being sent. Each is built once and shared by all streams. */
+/** Messages for batches that are being sent. Each is built once and shared by all streams. */
 const messages = new WeakMap<readonly Commit[], Messages>();
 
 function toMessages(commits: readonly Commit[]): Messages {

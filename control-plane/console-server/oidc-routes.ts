@@ -1,4 +1,6 @@
-/** Routes for sign-in through an identity provider: the start, and the callback to which the provider sends the browser. */
+/**
+ * Routes for signing in through an identity provider: the start, and the callback to which the provider sends the browser.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { portAsked } from '../../shared/runtime/browser-rules.ts';
@@ -13,18 +15,18 @@ import type { Identity } from './sessions.ts';
 import type { SignInOptions } from './sign-in-routes.ts';
 
 const beginSchema = z.strictObject({ invitation: z.string().max(1024).optional() });
-/** Longer provider answers are rejected. */
+/** Maximum length of a provider's answer in the query. Longer answers are rejected. */
 const queryLengthMax = 8192;
 const path = '/oidc/callback';
 
 export interface OidcRoutesOptions extends SignInOptions {
   readonly provider: Oidc;
-  /** The address that browsers use, if it differs from the one that they request. */
+  /** Address that browsers use, if it differs from the one in their requests. */
   readonly publicUrl: string | undefined;
   readonly isTls: boolean;
 }
 
-/** Registers the route below `/api` that tells the page where to send the browser. */
+/** Registers the route under `/api` that tells the page where to send the browser. */
 export function registerOidcStart(api: FastifyInstance, options: OidcRoutesOptions): void {
   const { provider, publicUrl, isTls } = options;
   api.post('/oidc', { config: { access: 'public', body: 'tiny' } }, async (request, reply) => {
@@ -36,7 +38,7 @@ export function registerOidcStart(api: FastifyInstance, options: OidcRoutesOptio
   });
 }
 
-/** Registers the route to which the provider sends the browser, so it accepts navigation from another site. */
+/** Registers the callback route. It accepts navigation from another site, because the provider sends the browser to it. */
 export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOptions): void {
   const calls = new ProviderCalls(transactionSeconds);
   const { context, provider } = options;
@@ -49,7 +51,7 @@ export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOp
     const address = peerPrefix(request.raw.socket.remoteAddress);
     const state = begunState(provider, sealed, query);
     const begun = state === undefined ? 'used' : calls.begin(state, address);
-    // Keep the cookie, so that the browser can reload the provider's answer.
+    // Keeps the cookie in this case, so that the browser can reload the provider's answer.
     if (begun !== 'begun')
       return reply.redirect(`/sign-in?failed=${begun === 'busy' ? 'busy' : 'expired'}`, 303);
     setCookie(request, reply, options, '', 0);
@@ -64,7 +66,7 @@ export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOp
   });
 }
 
-/** The identity in the provider's answer. If the sign-in carries an invitation, the person also becomes a member. */
+/** Returns the identity from the provider's answer. If the sign-in carries an invitation, also makes the person a member. */
 async function identified(
   { context, sessions, links, provider }: OidcRoutesOptions,
   sealed: string,
@@ -72,7 +74,7 @@ async function identified(
 ): Promise<Identity> {
   const { identity, invitation, issuer, subject } = await provider.finish(sealed, query);
   const { person, operator } = identity;
-  // Events contain only an id of the operator, from which neither value can be computed.
+  // Logs the provider's values, because events contain only an operator id, from which they cannot be derived.
   if (operator !== undefined)
     context.logger.info({ operator, issuer, subject }, 'an operator signed in through the identity provider');
   if (invitation !== undefined && person !== undefined)
@@ -80,17 +82,17 @@ async function identified(
   return identity;
 }
 
-/** The state of the sign-in that this browser began, if the query answers it; otherwise undefined. */
+/** Returns the state of the sign-in that this browser began, or undefined if the query does not answer it. */
 function begunState(provider: Oidc, sealed: string, query: string): string | undefined {
   if (query.length > queryLengthMax) return undefined;
   const state = new URLSearchParams(query).get('state') ?? '';
   return provider.isBegun(sealed, state) ? state : undefined;
 }
 
-/** Logs at most one line per minute, because anyone can cause failures and could fill the disk. */
+/** Logs failed sign-ins, at most one line per minute, because anyone can cause failures and could fill the disk. */
 class Failures {
   readonly #line: RateLimitedLine;
-  /** Fields of the last failure. */
+  /** Name and reason of the last failure. */
   #fields: { readonly name: string; readonly reason: string } | undefined;
 
   constructor(logger: SignInOptions['context']['logger']) {
@@ -101,7 +103,7 @@ class Failures {
 
   add(error: unknown): 'invitation' | 'provider' {
     const { name, message } = error instanceof Error ? error : new Error('unknown');
-    // Leave out the rest of the error: its cause may contain the provider's answer.
+    // Omits the rest of the error, because its cause may contain the provider's answer.
     this.#fields = { name, reason: message };
     const kind = error instanceof CommandError && error.type !== 'LogUnavailable' ? 'invitation' : 'provider';
     this.#line.add(kind);
@@ -118,8 +120,8 @@ function cookieName({ headers }: FastifyRequest, { isTls }: OidcRoutesOptions): 
 }
 
 /**
- * Sets the sign-in cookie. It is `SameSite=Lax`, because the provider's page sends the browser back. The name's prefix
- * `__Host-` keeps a sibling host from planting its own sign-in, and requires the path `/`.
+ * Sets the sign-in cookie. It is `SameSite=Lax`, because the provider's page sends the browser back. The prefix `__Host-`
+ * requires the path `/`, and prevents other hosts of the same domain from setting a sign-in of their own.
  */
 function setCookie(
   request: FastifyRequest,

@@ -1,4 +1,4 @@
-/** Sign-in through an identity provider, with PKCE, state and nonce. A sealed cookie lets any replica finish it. */
+/** Signs people in through an identity provider, with PKCE, state and nonce. A sealed cookie lets any replica finish it. */
 import { createHash } from 'node:crypto';
 import type { Configuration } from 'openid-client';
 import { z } from 'zod';
@@ -11,7 +11,7 @@ export interface OidcSettings {
   readonly issuer: string;
   readonly clientId: string;
   readonly clientSecret: string;
-  /** People with this value in the `groups` claim are operators. */
+  /** Group whose members are operators, as it appears in the `groups` claim. */
   readonly operatorGroup?: string | undefined;
 }
 
@@ -43,7 +43,7 @@ const claimsSchema = z.object({
 interface Begun {
   /** Address to which the browser is sent. */
   readonly url: string;
-  /** The sealed sign-in, to be set as a cookie. */
+  /** The sealed sign-in, which is set as a cookie. */
   readonly sealed: string;
 }
 
@@ -51,7 +51,7 @@ interface Finished {
   readonly identity: Identity;
   readonly invitation: string | undefined;
   readonly issuer: string;
-  /** The provider's id of the person. */
+  /** The provider's own id of the person. */
   readonly subject: string;
 }
 
@@ -66,7 +66,7 @@ export class Oidc {
     this.#sealer = new Sealer(operatorToken, 'identity provider');
   }
 
-  /** Rejects with CommandError if the provider cannot be reached. */
+  /** Begins a sign-in. Rejects with CommandError if the provider cannot be reached. */
   async begin(base: string, invitation: string | undefined): Promise<Begun> {
     const client = await import('openid-client');
     const configuration = await this.#discover();
@@ -95,7 +95,7 @@ export class Oidc {
     return transaction !== undefined && transaction.endsMs > wallClockMs() && transaction.state === state;
   }
 
-  /** Exchanges the code of an answer, `?code=…&state=…`. Rejects if any part does not match the sign-in that was begun. */
+  /** Exchanges the code in an answer (`?code=…&state=…`) for the identity. Rejects if any part does not match the sign-in. */
   async finish(sealed: string, query: string): Promise<Finished> {
     const transaction = this.#sealer.open(sealed, transactionSchema);
     if (!transaction || transaction.endsMs <= wallClockMs()) throw new Error('no sign-in is in progress');
@@ -120,7 +120,7 @@ export class Oidc {
     return { person: personId(iss, sub), name: shown };
   }
 
-  /** Reads the provider's configuration at first use, so that a replica starts without it. Sign-ins retry after a failure. */
+  /** Reads the provider's configuration on first use, so that a replica can start without it. Retries after failures. */
   #discover(): Promise<Configuration> {
     this.#configuration ??= this.#read().catch((error: unknown) => {
       this.#configuration = undefined;
@@ -132,7 +132,7 @@ export class Oidc {
     return this.#configuration;
   }
 
-  /** A configuration that checks signatures with freshly read keys, because a provider may change its keys at any time. */
+  /** Returns a configuration that reads the signing keys again, because a provider may change its keys at any time. */
   async #withNewKeys(): Promise<Configuration> {
     const { allowInsecureRequests, Configuration, enableNonRepudiationChecks } = await import(
       'openid-client'
@@ -149,21 +149,21 @@ export class Oidc {
   async #read(): Promise<Configuration> {
     const { allowInsecureRequests, discovery } = await import('openid-client');
     const { issuer, clientId, clientSecret } = this.#settings;
-    // Plain HTTP is accepted only on loopback.
+    // Plain HTTP is accepted only on loopback; see `checkIssuer`.
     const execute = issuer.startsWith('http:') ? [allowInsecureRequests] : [];
     const options = { execute, timeout: providerTimeoutSeconds };
     return discovery(new URL(issuer), clientId, clientSecret, undefined, options);
   }
 }
 
-/** The id of a person. It is opaque because the log keeps it, so it must not contain a name or an email address. */
+/** Derives the id of a person. It is opaque because the log keeps it, so it must not contain a name or an email address. */
 function personId(issuer: string, subject: string): string {
   const digest = createHash('sha256').update(`${issuer}\n${subject}`).digest();
   const digits = [...digest.subarray(0, idLength)].map((byte) => idDigits[byte % idDigits.length] ?? '');
   return `p-${digits.join('')}`;
 }
 
-/** Throws if the address cannot be an issuer. Tokens over plain HTTP could come from anyone. */
+/** Throws if the address cannot be an issuer. Plain HTTP is refused, because its tokens could come from anyone. */
 function checkIssuer(issuer: string): void {
   const { protocol = '', hostname = '' } = URL.canParse(issuer) ? new URL(issuer) : {};
   const isLoopback = ['localhost', '127.0.0.1', '[::1]'].includes(hostname);

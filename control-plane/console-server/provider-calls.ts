@@ -1,7 +1,7 @@
 /**
- * Limits which browser answers are forwarded to the identity provider: per sign-in, because everyone behind a proxy shares
- * one address. Uses count before the call. One address may have half of the concurrent calls, so that it cannot lock out
- * others.
+ * Limits the calls to the identity provider that answers from browsers cause. Uses are limited per sign-in and not per
+ * address, because everyone behind a proxy shares one address. A use is counted before the call. One address may have at most
+ * half of the concurrent calls, so that it cannot lock out others.
  */
 import { Tally } from '../state/tally.ts';
 
@@ -24,7 +24,9 @@ export class ProviderCalls {
     this.#rememberMs = rememberSeconds * 1000;
   }
 
-  /** Whether one more call may run for this sign-in. After `begun`, the caller must call `end` with the same address. */
+  /**
+   * Begins a call for this sign-in, if one more is allowed. After `begun`, the caller must call `end` with the same address.
+   */
   begin(state: string, address: string): 'begun' | 'used' | 'busy' {
     const nowMs = performance.now();
     const uses = this.#findUses(state, nowMs);

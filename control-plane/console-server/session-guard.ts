@@ -1,4 +1,4 @@
-/** Authenticates calls of the console's API: reads the session cookie, renews it, and passes the actor to the routes. */
+/** Authenticates calls to the console's API: reads the session cookie, renews it, and tells the routes who the actor is. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { portAsked } from '../../shared/runtime/browser-rules.ts';
 import { checkAccess, checkDeclared } from '../admin-api/access.ts';
@@ -13,14 +13,14 @@ type Context = Pick<
 
 const sessions = new WeakMap<FastifyRequest, ConsoleSession>();
 
-/** The session of a request that passed the guard. */
+/** Returns the session of a request that passed the guard. */
 export function requireSession(request: FastifyRequest): ConsoleSession {
   const session = sessions.get(request);
   if (!session) throw new CommandError('Unauthorized', 'nobody is signed in');
   return session;
 }
 
-/** Header of calls that an open page makes automatically. They do not renew the session, because no person made them. */
+/** Header of calls that an open page makes automatically. They do not renew the session, because no person caused them. */
 export const backgroundHeader = 'x-headgate-background';
 
 export class SessionGuard {
@@ -32,7 +32,7 @@ export class SessionGuard {
     this.#isTls = isTls;
   }
 
-  /** Requires a session on every route of the API, unless the route's access is `public`. */
+  /** Requires a session on every route of the API, except on routes whose access is `public`. */
   guard(api: FastifyInstance, context: Context): void {
     api.addHook('onRoute', checkDeclared);
     api.addHook('onRequest', async (request, reply) => {
@@ -41,7 +41,7 @@ export class SessionGuard {
       const session = await this.#identify(request, reply);
       const actor = actorOfSession(session);
       setCaller(request, { actor, via: 'console', session: session.id });
-      // Every signed-in person may ask who they are, so that the page can tell those without a membership.
+      // Every signed-in person may read their own identity, so that the page can recognise people without a membership.
       if (request.routeOptions.url !== '/api/me' && request.routeOptions.url !== '/api/session')
         checkAccess(context.snapshot.db, actor, access);
     });
@@ -56,7 +56,7 @@ export class SessionGuard {
     reply.header('set-cookie', `${this.#cookie(request)}=${attributes}; Max-Age=0`);
   }
 
-  /** The valid session of a request, if any; for routes that do not need one. */
+  /** Returns the valid session of a request, or undefined. For routes that do not require one. */
   async peek(request: FastifyRequest): Promise<ConsoleSession | undefined> {
     const text = readCookie(request, this.#cookie(request));
     return text === undefined ? undefined : this.#sessions.open(text).catch(() => undefined);
@@ -84,7 +84,7 @@ export class SessionGuard {
 
 const attributes = '; Path=/; Secure; HttpOnly; SameSite=Strict';
 
-/** The value of a cookie; the first one if several have that name. */
+/** Returns the value of a cookie. If several cookies have the name, the first one counts. */
 export function readCookie({ headers }: FastifyRequest, name: string): string | undefined {
   const found = (headers.cookie ?? '').split(';').find((part) => part.trim().startsWith(`${name}=`));
   return found?.trim().slice(name.length + 1);

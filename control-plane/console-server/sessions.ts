@@ -1,6 +1,7 @@
 /**
- * Console sessions, each sealed in one cookie, so every replica can read it and none stores it. Ending one early is an event
- * in the log. Roles are looked up in the state at every request. A link's session never exceeds its issuer's rights.
+ * Console sessions. Each is sealed in a cookie, so every replica can read it and none stores it. Ending a session early is an
+ * event in the log. Roles are looked up in the state at every request. A session from a link never has more rights than
+ * whoever issued the link.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -22,10 +23,13 @@ import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
 import { linksSubject, memberSubject, sessionMsMax, sessionSubject } from '../sessions/subjects.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 
-/** Life of sessions with rights from the provider. It then signs the person in again, unless it has withdrawn them. */
+/**
+ * Duration in ms of sessions whose rights come from the provider. Then the provider signs the person in again, unless it has
+ * withdrawn the rights.
+ */
 const providerRightsMs = 3600_000;
 const idleMs = 3600_000;
-/** Shortest time between two renewals of a cookie. */
+/** Minimum time in ms between two renewals of a cookie. */
 const resealMs = 5 * 60_000;
 
 const sessionSchema = z
@@ -35,14 +39,16 @@ const sessionSchema = z
     id: z.string().length(43),
     kind: z.enum(['operator', 'member']),
     person: personSchema.optional(),
-    /** The operator's id, if the identity provider supplied it; absent for sign-in with the token. */
+    /** Id of the operator, if the identity provider supplied it. Absent after sign-in with the operator token. */
     operator: personSchema.optional(),
     within: z.string().optional(),
-    /** Copied from the link's ticket. */
+    /** Excluded roles, copied from the link's ticket. */
     exceptRoles: z.array(roleSchema).optional(),
-    /** Shown by the page only; the log contains no names of people. */
+    /** Name to show on pages. The log contains no names of people. */
     name: z.string().max(200).optional(),
-    /** Position of the state when the session began. Using it avoids comparing the clocks of two replicas. */
+    /**
+     * Position of the state when the session began. Positions are used because the clocks of two replicas cannot be compared.
+     */
     position: z.int().min(0),
     endsMs: z.number(),
     sealedMs: z.number(),
@@ -51,7 +57,7 @@ const sessionSchema = z
   .refine(({ kind, operator }) => kind === 'operator' || operator === undefined);
 export type ConsoleSession = z.output<typeof sessionSchema>;
 
-/** The identity of a person or operator who signs in. */
+/** Identity of a person or operator who signs in. */
 export interface Identity {
   /** Absent for an operator. */
   readonly person?: string | undefined;
@@ -66,7 +72,7 @@ export interface SessionsOptions {
   readonly ended: EndedSessions;
   readonly state: () => Pick<Snapshot, 'log' | 'seq' | 'db'>;
   readonly writer: Pick<CommandWriter, 'writeOfSession'>;
-  /** Wall clock, ms since 1970. */
+  /** Wall clock in ms since 1970. */
   readonly now?: () => number;
 }
 
@@ -94,7 +100,7 @@ export class Sessions {
     return this.#sealer.seal({ ...session, sealedMs: this.#now() });
   }
 
-  /** Opens a cookie's value. Returns undefined if it is not a session that is valid now. */
+  /** Opens the value of a cookie. Returns undefined if it does not contain a session that is valid now. */
   async open(text: string): Promise<ConsoleSession | undefined> {
     const session = this.#sealer.open(text, sessionSchema);
     if (!session) return undefined;
@@ -102,7 +108,7 @@ export class Sessions {
     return this.counts(session) ? session : undefined;
   }
 
-  /** Whether the session is valid now. An open stream checks this repeatedly. */
+  /** Whether the session is valid now. Open streams check this repeatedly. */
   counts(session: ConsoleSession): boolean {
     const { ended, state } = this.#options;
     const nowMs = this.#now();
@@ -120,8 +126,9 @@ export class Sessions {
   }
 
   /**
-   * Ends this session, or all of the person's; for a session from a link, only those within its organisation. An ended
-   * session writes nothing, so an old cookie cannot fill the log. Rejects with CommandError if the log does not accept it.
+   * Ends this session, or all sessions of its person. For a session from a link, "all" means those in its organisation. If
+   * the session has already ended, nothing is written, so an old cookie cannot fill the log. Rejects with CommandError if the
+   * log does not accept the end.
    */
   end(session: ConsoleSession, everywhere: boolean): Promise<void> {
     const key = `${everywhere} ${session.id}`;
@@ -145,7 +152,7 @@ export class Sessions {
     );
   }
 
-  /** Uses up a sign-in link; the log accepts only one use. `check` throws if the link is not valid at the log's head. */
+  /** Uses up a sign-in link. The log accepts only one use. `check` throws if the link is not valid at the log's head. */
   async useLink({ id, endsMs, person, within }: Ticket, check: () => void): Promise<void> {
     const { ended } = this.#options;
     const data = linkEnded(id, endsMs, within);
@@ -160,7 +167,7 @@ export class Sessions {
     });
   }
 
-  /** Makes the person a member, unless they are one, and uses up the invitation. Rejects if it is no longer valid. */
+  /** Makes the person a member, unless they are one already, and uses up the invitation. Rejects if it is no longer valid. */
   async acceptInvitation(
     links: SignInLinks,
     text: string,
@@ -171,7 +178,7 @@ export class Sessions {
     const invitation = links.openInvitation(text);
     if (!invitation) throw new CommandError('Unauthorized', 'this invitation is no longer valid');
     const { organisation, role, by, id, endsMs } = invitation;
-    // An operator may make any number of invitations, so they do not count against the organisation's bound.
+    // An operator may make any number of invitations, so those do not count against the organisation's limit.
     const used = linkEnded(id, endsMs, by === undefined ? undefined : organisation);
     const joined = { type: 'member.set', data: { organisation, person, role } } as const;
     await ended.ready();
@@ -187,7 +194,7 @@ export class Sessions {
     });
   }
 
-  /** Writes with the share of the person who signs in or out, whatever author the commit names. */
+  /** Writes events and counts them against the share of the actor who signs in or out, whoever is the commit's author. */
   async #write(of: Actor, by: string, events: () => readonly KnownEvent[]): Promise<void> {
     await this.#options.writer.writeOfSession(of, { id: randomUUID(), by }, events);
   }
@@ -197,12 +204,17 @@ export class Sessions {
   }
 }
 
-/** The actor of a session. Link sessions of earlier builds lack `exceptRoles`, so they exclude owner rights. */
+/**
+ * Returns the actor of a session. Link sessions of earlier builds lack `exceptRoles`, so they never get the rights of owners.
+ */
 export function actorOfSession({ person, operator, within, exceptRoles }: ConsoleSession): Actor {
   return { person, operator, within, exceptRoles: exceptRoles ?? (within === undefined ? [] : ['owner']) };
 }
 
-/** Subjects that end this session with the person's others, narrowest first; within one organisation if from a link. */
+/**
+ * Returns the subjects whose end also ends this session, narrowest first. For a session from a link, they are limited to its
+ * organisation where possible.
+ */
 function everywhereSubjects(session: ConsoleSession): string[] {
   const person = actorName(session);
   const { within } = session;

@@ -1,4 +1,4 @@
-/** Routes for signing in, by the methods that this replica offers, and for signing out. */
+/** Routes for signing in with the methods that this replica offers, and for signing out. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { personSchema } from '../../schemas/shapes.ts';
@@ -20,10 +20,10 @@ const signInSchema = z.union([
 ]);
 const signOutSchema = z.strictObject({ everywhere: z.boolean().optional() });
 
-/** Wrong tokens allowed per minute, from one address and from all. */
+/** Number of wrong tokens allowed per minute from one address. `attemptsOfAll` is the number from all addresses together. */
 const attemptsPerAddress = 5;
 const attemptsOfAll = 100;
-/** Number of members with a button on a demo's sign-in page. */
+/** Maximum number of members for whom a demo's sign-in page shows a button. */
 const demoMembersMax = 12;
 
 export interface SignInOptions {
@@ -31,7 +31,7 @@ export interface SignInOptions {
   readonly sessions: Sessions;
   readonly guard: SessionGuard;
   readonly links: SignInLinks;
-  /** Members sign in without credentials; only for `headgate dev`. */
+  /** Whether members sign in without credentials, which only `headgate dev` allows. */
   readonly demo: boolean;
   readonly oidc: boolean;
 }
@@ -66,7 +66,7 @@ export function registerSignInRoutes(api: FastifyInstance, options: SignInOption
   );
 }
 
-/** The current session's person. The page asks before a link replaces that session. */
+/** Describes the current session to the page, which asks before a link replaces that session. */
 function shownSession(session: ConsoleSession | undefined): { readonly person: string | null } | null {
   return session ? { person: session.person ?? null } : null;
 }
@@ -83,7 +83,7 @@ async function identify(
     return { person: body.demo };
   }
   if ('operatorToken' in body) {
-    // Check the token before the limit, so that wrong tokens from others never lock out an operator.
+    // The token is checked before the limit, so that wrong tokens from others never lock out an operator.
     if (isSameSecret(body.operatorToken, context.operatorToken)) return {};
     const wrong = new CommandError('Unauthorized', 'this is not the operator token', {
       next: 'it is in HEADGATE_OPERATOR_TOKEN, or in the data folder of `headgate dev`',
@@ -100,7 +100,7 @@ async function identify(
   return { person, within, exceptRoles };
 }
 
-/** Throws unless the membership and role that justified the link still hold. */
+/** Throws CommandError unless the membership and role that justified the link still exist. */
 function checkTicket({ person, within, exceptRoles }: Ticket, { snapshot: { db } }: Context): void {
   if (person === undefined || within === undefined) return;
   const role = findMember(db, within, person)?.role;

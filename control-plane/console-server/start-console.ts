@@ -1,4 +1,4 @@
-/** Starts the console of a replica. */
+/** Starts the console of a control-plane replica. */
 import { join } from 'node:path';
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
@@ -13,13 +13,13 @@ import type { OidcSettings } from './oidc.ts';
 export interface ConsoleSettings {
   readonly bind: string;
   readonly port: number;
-  /** Host names that browsers may use, in addition to loopback. */
+  /** Host names that browsers may use in addition to loopback. */
   readonly hosts: readonly string[];
-  /** The address that browsers use, if it differs from the listener's. Sign-in links point there. */
+  /** Address that browsers use, if it differs from the listener's. Sign-in links contain it. */
   readonly url?: string | undefined;
   readonly addresses?: (() => ServiceAddresses) | undefined;
   readonly oidc?: OidcSettings | undefined;
-  /** Members sign in without credentials; only for `headgate dev`. */
+  /** Whether members sign in without credentials, which only `headgate dev` allows. */
   readonly demo?: boolean | undefined;
 }
 
@@ -29,7 +29,7 @@ export interface ConsoleParts {
   readonly dataDir: string;
 }
 
-/** Returns the console's address. */
+/** Starts the console and returns its address. */
 export async function startConsole(
   settings: ConsoleSettings,
   context: AdminContext,

@@ -1,8 +1,8 @@
-/** Checks of changes that are released in waves. */
+/** Checks of `doctor` on changes that are released in waves. */
 import { check, type DoctorCheck } from './check.ts';
 import { nextOfHalted } from './halted.ts';
 
-/** Hours after which an open change is reported. Releases take less time. The alert for open changes has the same bound. */
+/** Hours after which an open change is reported, because releases take less time. The alert has the same limit. */
 const openHoursMax = 24;
 
 const hoursText = (hours: number): string =>

@@ -1,4 +1,4 @@
-/** A check of `doctor`: a stable code, and a function that derives findings from the facts. */
+/** Defines checks of `doctor`. A check has a stable code and derives findings from the collected facts. */
 import type { DoctorFacts } from './facts.ts';
 
 export const doctorGroups = [
@@ -16,39 +16,39 @@ export type DoctorGroup = (typeof doctorGroups)[number];
 
 export interface Finding {
   readonly level: 'warn' | 'fail';
-  /** Subject of the finding, such as a node's name. */
+  /** What the finding is about, such as the name of a node. */
   readonly object?: string;
   readonly text: string;
   readonly next: string;
 }
 
-/** Returns undefined if the facts that the check needs are not known. */
+/** Returns the findings, or undefined if the facts that the check needs are not known. */
 export type Find = (facts: DoctorFacts) => readonly Finding[] | undefined;
 
 export interface DoctorCheck {
-  /** `HG` and four digits. The first digit is the group. A code is never reused for another check. */
+  /** `HG` and four digits, of which the first is the group. A code is never reused for another check. */
   readonly code: string;
-  /** Sentence that is shown if the check finds nothing. */
+  /** Sentence to show if the check finds nothing. */
   readonly well: string;
   readonly find: Find;
 }
 
-/** Value that is the same for all items, or a function of the item and all facts. */
+/** A value that all items share, or a function that computes it from the item and the facts. */
 type Said<Item, Value> = Value | ((item: Item, facts: DoctorFacts) => Value);
 
 interface Row<Item> extends Pick<DoctorCheck, 'code' | 'well'> {
-  /** Items that the check examines, or undefined if they are not known. */
+  /** Lists the items to examine, or returns undefined if they are not known. */
   of(facts: DoctorFacts): readonly Item[] | undefined;
   readonly level: Said<Item, Finding['level']>;
-  /** Whether the item is a finding. Without this function every item is one. */
+  /** Whether the item is a finding. If absent, every item is one. */
   wrong?(item: Item, facts: DoctorFacts): boolean;
-  /** Subject of the finding. The default is the item if it is a string, otherwise its name or id, if any. */
+  /** Names what the finding is about. By default this is the item if it is a string, otherwise its name or id. */
   object?(item: Item): string | undefined;
   readonly text: Said<Item, string>;
   readonly next: Said<Item, string>;
 }
 
-/** Builds a check that reports one finding for each wrong item. */
+/** Builds a check that reports one finding for each item that is wrong. */
 export function check<Item>({ code, well, of, wrong, object = itemName, ...row }: Row<Item>): DoctorCheck {
   const find: Find = (facts) => {
     const toFinding = (item: Item): Finding => {
@@ -69,7 +69,7 @@ export function check<Item>({ code, well, of, wrong, object = itemName, ...row }
   return { code, well, find };
 }
 
-/** Returns a builder of checks that all examine the same items. */
+/** Returns a function that builds checks on the given items. */
 export function defineChecks<Item>(of: Row<Item>['of']): (row: Omit<Row<Item>, 'of'>) => DoctorCheck {
   return (row) => check({ of, ...row });
 }
@@ -81,19 +81,19 @@ function itemName(item: unknown): string | undefined {
   return typeof found === 'string' ? found : undefined;
 }
 
-/** Wraps the item in a list, or undefined if the item is not known. */
+/** Wraps the item in a list, or returns undefined if the item is not known. */
 export function only<Item>(item: Item | undefined): readonly Item[] | undefined {
   return item === undefined ? undefined : [item];
 }
 
-/** Smallest clock difference that is reported. Reports take a moment to arrive, so smaller differences prove nothing. */
+/** Clock difference in seconds above which it is reported. Reports take a moment to arrive, so smaller ones prove nothing. */
 const clockWarnSeconds = 30;
 
 interface Clock {
   readonly clockAheadSeconds?: number | undefined;
 }
 
-/** Shared part of the checks that find processes whose clock differs from this replica's clock. */
+/** Part that checks on wrong clocks share. They compare a process's clock with this replica's. */
 export const wrongClock = {
   level: 'warn',
   wrong: ({ clockAheadSeconds: ahead = 0 }: Clock) => Math.abs(ahead) > clockWarnSeconds,
@@ -104,7 +104,7 @@ export const wrongClock = {
 
 const certificateWarnDays = 21;
 
-/** Remaining time as findings state it, for example `in 3 days`. */
+/** Formats the remaining time for a finding, for example `in 3 days`. */
 export function inDays(days: number): string {
   if (days === 0) return 'within a day';
   return days === 1 ? 'in 1 day' : `in ${days} days`;
@@ -115,7 +115,7 @@ interface Certified {
   readonly certificateFault?: string | undefined;
 }
 
-/** Shared part of the checks that find certificates that expire soon or cannot be used. */
+/** Part that checks on certificates share. They find certificates that expire soon or cannot be used. */
 export const endingCertificate = {
   level: ({ daysLeft = 0, certificateFault: fault }: Certified) =>
     fault !== undefined || daysLeft < 0 ? 'fail' : 'warn',

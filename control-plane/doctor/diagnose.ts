@@ -1,6 +1,6 @@
 /**
  * Runs the checks of `doctor` for the CLI, the admin API and `/readyz?verbose`. Checks are pure functions of the facts: they
- * must not read a clock, a database or the network. Each finding has a code with a page in docs/errors.
+ * must not read a clock, a database or the network. Each code has a page in `docs/errors`.
  */
 import { changeChecks } from './change-checks.ts';
 import { type DoctorCheck, type DoctorGroup, doctorGroups, type Finding } from './check.ts';
@@ -10,7 +10,7 @@ import { logChecks } from './log-checks.ts';
 import { controlPlaneChecks, machineChecks } from './machine-checks.ts';
 import { consoleChecks, limitChecks, modelChecks } from './model-checks.ts';
 
-/** Checks by group, in the order in which they are shown. */
+/** Checks by group, in display order. */
 const doctorChecks: Readonly<Record<DoctorGroup, readonly DoctorCheck[]>> = {
   machine: machineChecks,
   log: logChecks,
@@ -30,29 +30,31 @@ export interface CheckResult {
   readonly object?: string;
   readonly text: string;
   readonly next?: string;
-  /** Page that explains the finding. */
+  /** Path of the page that explains the finding. */
   readonly page?: string;
-  /** Number of findings that this entry represents, if more than one. */
+  /** Number of findings that this result represents, if there are several. */
   readonly findings?: number;
-  /** Some of the other findings that this entry represents. */
+  /** Some of the other findings that this result represents. */
   readonly examples?: Omit<Finding, 'level'>[];
 }
 
 export interface Diagnosis {
-  /** Results: a single one for a check that found nothing, and a limited number for a check with findings. */
+  /** Results: a single one for each check that found nothing, and a limited number for each check with findings. */
   readonly checks: readonly CheckResult[];
   /** Number of checks without findings. */
   readonly ok: number;
-  /** Number of findings, not of entries. */
+  /** Number of findings, not of results. One result may represent many findings. */
   readonly warn: number;
   readonly fail: number;
 }
 
-/** Most findings of one check and level that are listed singly. If there are more, the first one represents all. */
+/**
+ * Maximum number of findings of one check and level that are listed one by one. If there are more, the first represents all.
+ */
 const shownAloneMax = 20;
 const examplesMax = 5;
 
-/** Skips checks whose facts are not known. */
+/** Runs the checks of the given groups. Skips checks whose facts are not known. */
 export function diagnose(facts: DoctorFacts, groups: readonly DoctorGroup[] = doctorGroups): Diagnosis {
   return summarise(
     doctorGroups
@@ -77,7 +79,7 @@ function runCheck(group: DoctorGroup, { code, well, find }: DoctorCheck, facts: 
     .map((finding) => ({ code, group, ...finding, page }));
 }
 
-/** Reduces the findings of one check and level to a single entry if there are too many to list. */
+/** Combines the findings of one check and level into a single one if there are too many to list. */
 function summedUp(alike: readonly Finding[]): (Finding & Pick<CheckResult, 'findings' | 'examples'>)[] {
   const [first, ...others] = alike;
   if (first === undefined || alike.length <= shownAloneMax) return [...alike];

@@ -1,4 +1,4 @@
-/** Facts that the checks of `doctor` examine. Other rooms collect them. Checks are skipped if their facts are not known. */
+/** Facts that the checks of `doctor` examine. Other rooms collect them. Checks whose facts are unknown are skipped. */
 import type { Member, Tier } from '../../schemas/admin/admin.ts';
 import type { Overweight } from '../../schemas/events/overweight.ts';
 import type { LogInspection, TopicReading } from '../../shared/log/core/control-log.ts';
@@ -8,46 +8,46 @@ import type { UsageFault } from '../usage/check-usage.ts';
 interface MachineFacts {
   /** Version of Node, such as `20.18.1`. */
   readonly node: string;
-  /** Reason why the SQLite module does not load. */
+  /** Reason why the SQLite module cannot be loaded, if it cannot. */
   readonly sqliteFault?: string;
   readonly openFilesMax?: number;
-  /** Free space on the disk that contains the data folder or the working folder. */
+  /** Free bytes on the disk that contains the data folder or, if there is none, the working folder. */
   readonly diskFreeBytes?: number;
-  /** Secret files that users other than their owner can read. */
+  /** Files with secrets that users other than their owner can read. */
   readonly readableSecrets?: readonly string[];
-  /** A data folder in use, and files in it, that users other than their owner can enter or read. */
+  /** Data folder and files in it to which users other than their owner have access. */
   readonly openToOthers?: readonly string[];
-  /** Folders that a process must write to but cannot. */
+  /** Folders to which a process must write, but cannot. */
   readonly unwritable?: readonly string[];
-  /** Files in the data folder that exceed their size bound. */
+  /** Files in the data folder that are larger than they should be. */
   readonly overgrown?: readonly { readonly name: string; readonly bytes: number }[];
-  /** Ports that a process needs but another process uses, or undefined if no port was tried. */
+  /** Ports that this process needs but another process uses, or undefined if no port was tried. */
   readonly takenPorts?: readonly number[];
 }
 
 interface LogFacts {
   readonly reachable: boolean;
-  /** Reason why nothing can be written to the log, although it can be read. */
+  /** Reason why the log cannot be written, although it can be read. */
   readonly writeFault?: string | undefined;
   /** Reason why the log is unreachable, if known. */
   readonly reason?: string | undefined;
   readonly position: number;
-  /** Reason why the fold has stopped. */
+  /** Reason why this replica's fold has stopped, if it has. */
   readonly fault?: string | undefined;
   /** Seconds since the last proof that the whole log is folded, or null before the first proof. */
   readonly freshSeconds: number | null;
   readonly skipped: number;
   readonly isSigned: boolean;
-  /** Position at which the rows of the state differ from its digest. */
+  /** Position at which the state's rows did not match the checkpoint in the log. */
   readonly divergedAt?: number | undefined;
   readonly diskFreeBytes?: number | undefined;
-  /** Reading progress and failures of this replica on each topic. */
+  /** How far this replica has read each topic, and which failures it met. */
   readonly topics?: readonly TopicReading[] | undefined;
-  /** False while this replica does not read back its own reports. The silence of other processes proves nothing then. */
+  /** Whether this replica reads back its own reports. If it does not, the silence of other processes proves nothing. */
   readonly hasReports?: boolean | undefined;
-  /** State of the brokers, for a log on Kafka. */
+  /** State of the brokers, if the log is on Kafka. */
   readonly brokers?: LogInspection | undefined;
-  /** Topics with records that were refused since the start because they had no valid MAC. */
+  /** Topics in which records were refused since the start, because they had no valid MAC. */
   readonly refused?: readonly (RefusedRecords & { readonly topic: string })[] | undefined;
   readonly history?:
     | { readonly position: number; readonly bytes: number; readonly fault?: string | undefined }
@@ -56,16 +56,16 @@ interface LogFacts {
 
 interface ControlPlaneFacts {
   readonly name: string;
-  /** Whether this is the replica that collects the facts. */
+  /** Whether this is the replica that collected the facts. */
   readonly isSelf: boolean;
   readonly position: number;
-  /** Whether this replica's digest differs from the collecting replica's at the same position and fold version. */
+  /** Whether this replica's digest differs from that of the collecting replica at the same position and fold version. */
   readonly isDiverged: boolean;
   readonly foldVersion: number;
   readonly sameLog: boolean;
   readonly maySign: boolean;
   readonly silentSeconds: number;
-  /** Seconds by which this process's clock is ahead of the collecting replica's, or undefined if not known. */
+  /** Seconds by which this process's clock is ahead of the collecting replica's, or undefined if that is not known. */
   readonly clockAheadSeconds?: number | undefined;
   readonly fault?: string | undefined;
 }
@@ -84,7 +84,7 @@ interface GatewayFacts {
   readonly fault?: string | undefined;
   /** Days until the certificate of the gateway's listeners expires, or undefined without TLS. */
   readonly daysLeft?: number | undefined;
-  /** Whether the gateway records decisions but does not answer questions about them. */
+  /** Whether the gateway records decisions but cannot be asked about them. */
   readonly isMute?: boolean | undefined;
   /** Whether the gateway has no file descriptors left for connections to nodes. */
   readonly isOutOfFiles?: boolean | undefined;
@@ -97,21 +97,21 @@ interface NodeFacts {
   readonly up: boolean;
   readonly drained: boolean;
   readonly reason?: string | undefined;
-  /** Name of the replica that reports on the node. */
+  /** Name of the replica that watches the node. */
   readonly owner?: string | undefined;
-  /** Catalog names of the loaded models. */
+  /** Catalog names of the models that the node has loaded. */
   readonly models: readonly string[];
   /** Models that the node's agent could not load, with the reasons. */
   readonly failedLoads: readonly { readonly model: string; readonly reason?: string | undefined }[];
-  /** Gateways that have sent requests to the node for a while without getting any answer. */
+  /** Gateways whose requests the node has not answered for some time. */
   readonly unansweredAt?: readonly string[] | undefined;
-  /** Gateways to which the node reported more tokens than a request can use, in the last hour. */
+  /** Gateways to which the node reported more tokens in the last hour than a request can use. */
   readonly overstatedTo?: readonly string[] | undefined;
-  /** Unusual, ambiguous or unknown forms of the node's answers in the last hour, each after its model's name. */
+  /** Unusual, ambiguous or unknown forms of the node's answers in the last hour, each with the model's name. */
   readonly oddForms?: readonly string[] | undefined;
-  /** Whether the node reported more than the log accepts from one node, in the last hour. */
+  /** Whether the node reported more in the last hour than the log accepts from one node. */
   readonly withheld?: boolean | undefined;
-  /** Number of changes of the node's health in the last hour. */
+  /** Number of times that the node's health changed in the last hour. */
   readonly changesLastHour?: number | undefined;
 }
 
@@ -131,23 +131,23 @@ interface KeyFacts {
 
 interface ModelFacts {
   readonly catalog: readonly string[];
-  /** Installed models by place: `pool` or `stack:ID`. */
+  /** Installed models, with their place: `pool` or `stack:ID`. */
   readonly installs: readonly { readonly place: string; readonly model: string }[];
   readonly tiers: readonly Omit<Tier, 'rank'>[];
   readonly anonymousModels?: '*' | readonly string[] | undefined;
   readonly organisations: readonly OrganisationFacts[];
   readonly members: readonly Pick<Member, 'organisation' | 'person'>[];
-  /** Active keys that expire, or whose creator is a person. */
+  /** Active keys that expire, or that a person created. */
   readonly keys: readonly KeyFacts[];
 }
 
 interface LimitFacts {
-  /** Damage in usage.db, and days on which its totals differ from the rows kept for billing. */
+  /** Damage in `usage.db`, and days on which its totals differ from the rows that are kept for billing. */
   readonly fileFaults: readonly UsageFault[];
   /** Tiers with a model whose weight exceeds the tier's concurrency. */
   readonly overweight: readonly Overweight[];
   readonly usageFaults: Readonly<Record<string, number>>;
-  /** Periods in which the gateways' counters and the usage rows differ, in tokens, although neither is still changing. */
+  /** Periods in which gateways' counters and usage rows have different numbers of tokens, although neither still changes. */
   readonly counterDifferences: readonly {
     readonly organisation: string;
     readonly period: string;
@@ -161,35 +161,35 @@ interface ListenerFacts {
   readonly isLoopback: boolean;
   /** Days until the certificate expires, or undefined without TLS. */
   readonly daysLeft?: number | undefined;
-  /** Reason why the certificate cannot be used. */
+  /** Reason why the certificate cannot be used, if it cannot. */
   readonly certificateFault?: string | undefined;
 }
 
-/** A gateway's answers to the same request for another organisation's stack and for a stack that does not exist. */
+/** A gateway's answers about another organisation's stack and about a stack that does not exist. Both must be equal. */
 interface ProbeFacts {
   readonly gateway: string;
   readonly foreign: string;
   readonly missing: string;
 }
 
-/** Changes that are released in waves. */
+/** Facts about changes that are released in waves. */
 interface ChangeFacts {
   readonly open?:
     | {
         readonly id: string;
         readonly openHours: number;
-        /** Reason why the change does not continue automatically, if known. */
+        /** Reason why the change does not continue automatically, if there is one. */
         readonly stuck?: string | undefined;
         /** Gateways in the change's waves that do not follow the log, with the reasons. */
         readonly halted: readonly { readonly gateway: string; readonly reason: string }[];
       }
     | undefined;
-  /** Changes that a control plane withdrew in the last day. */
+  /** Changes that a control plane withdrew automatically in the last day. */
   readonly withdrawn: readonly { readonly id: string; readonly hoursAgo: number; readonly reason: string }[];
 }
 
 export interface DoctorFacts {
-  /** Time of the facts, ms since 1970, or undefined if no check depends on it. */
+  /** Time of the facts in ms since 1970, or undefined if no check depends on it. */
   readonly now?: number | undefined;
   readonly machine?: MachineFacts | undefined;
   readonly log?: LogFacts | undefined;

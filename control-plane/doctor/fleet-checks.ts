@@ -1,17 +1,19 @@
-/** Checks of gateways and nodes. */
+/** Checks of `doctor` on gateways and nodes. */
 import { check, type DoctorCheck, defineChecks, endingCertificate, only, wrongClock } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
 import { hasOtherFold, otherFoldText } from './machine-checks.ts';
 
-/** Age of its freshness proof at which a gateway stops accepting keys, unless it serves when stale. */
+/** Age in seconds of its freshness proof at which a gateway stops accepting keys, unless its policy is `serve`. */
 const fencesSeconds = 45;
 const freshWarnSeconds = 20;
 const silentWarnSeconds = 10;
-/** Larger clock differences are failures: they are more than drift, and keys expire at the wrong time. */
+/**
+ * Seconds of clock difference above which it is a failure, because it is more than drift and keys expire at the wrong time.
+ */
 const clockFailSeconds = 3600;
 
-/** Consequence of a freshness proof of this age. */
+/** Describes what happens to a gateway whose freshness proof has this age. */
 function afterwards(seconds: number, policy: Gateway['stalePolicy']): string {
   if (policy === 'serve')
     return 'it continues to serve (--when-stale=serve), but does not know of later revocations';
@@ -20,20 +22,20 @@ function afterwards(seconds: number, policy: Gateway['stalePolicy']): string {
 
 type Gateway = NonNullable<DoctorFacts['gateways']>[number];
 
-/** If only other replicas remember the gateway, the length of its silence is not known. */
+/** Describes a gateway's silence. Its length is not known if only other replicas remember the gateway. */
 function silentText({ silentSeconds }: Gateway): string {
   return silentSeconds > silentWarnSeconds
     ? `it has not reported for ${Math.round(silentSeconds)} s`
     : 'it has not reported since this replica started';
 }
 
-/** Next step for a silent gateway: it may have ended, or it may run although its reports do not arrive. */
+/** Next step for a silent gateway, which may have ended or may run although its reports do not arrive. */
 function silentNext({ name }: Gateway): string {
   return `if it has ended, start it; if it runs, check its log and network; if it was removed: headgate gateway forget ${name}`;
 }
 
 const ofGateways = defineChecks(({ gateways }) => gateways);
-/** Skips a check while this replica does not read back its own reports: silence proves nothing then. HG2012 reports that. */
+/** Builds checks that are skipped while this replica cannot read reports, because silence proves nothing then (HG2012). */
 const ofReadGateways = defineChecks(({ gateways, log }) =>
   log?.hasReports === false ? undefined : gateways,
 );

@@ -1,10 +1,10 @@
-/** Checks of the log and its topics. */
+/** Checks of `doctor` on the log and its topics. */
 import { check, type DoctorCheck, defineChecks, only } from './check.ts';
 import { diskFail, diskWarn, gigabytes } from './machine-checks.ts';
 
 const freshWarnSeconds = 10;
 
-/** Advice for a missing topic on Kafka. */
+/** Returns advice for a topic that is missing on Kafka. */
 function missingTopicNext(topic: string): string {
   if (topic === 'headgate.control')
     return 'the topic is missing: see "The log is unreachable, lost or truncated" in docs/recover.md';

@@ -1,4 +1,4 @@
-/** Checks of the machine and the control planes. */
+/** Checks of `doctor` on the machine and the control planes. */
 import { check, type DoctorCheck, defineChecks, only, wrongClock } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
@@ -7,7 +7,7 @@ const gigabyte = 1024 ** 3;
 export const diskFail = gigabyte;
 export const diskWarn = 5 * gigabyte;
 const openFilesMin = 4096;
-/** Node releases and the dates on which their maintenance ends. */
+/** Node releases, with the dates on which their maintenance ends. */
 const endOfLife: Readonly<Record<number, string>> = { 20: '2026-04-30', 22: '2027-04-30', 24: '2028-04-30' };
 export const gigabytes = (bytes: number): string => `${(bytes / gigabyte).toFixed(1)} GB`;
 
@@ -105,7 +105,7 @@ export const machineChecks: readonly DoctorCheck[] = [
   }),
 ];
 
-/** An old release is not reported until its maintenance ended a year ago, because `doctor` is quiet if nothing is wrong. */
+/** Time in ms between a release's end of maintenance and its report, because `doctor` is quiet while all is well. */
 const graceMs = 365 * 86_400_000;
 
 const silentWarnSeconds = 10;

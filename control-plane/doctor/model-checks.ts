@@ -1,15 +1,15 @@
-/** Checks of models, tiers, organisations and keys, of limits, and of listeners. */
+/** Checks of `doctor` on models, tiers, organisations, keys, limits and listeners. */
 import { overweightNext, overweightText } from '../../schemas/events/overweight.ts';
 import { check, type DoctorCheck, endingCertificate, inDays } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 
 const keyWarnDays = 7;
-/** Commit authors that are not people. An author with a colon in its name is not a person either. */
+/** Commit authors that are not people. Authors whose names contain a colon are not people either. */
 const noPersons: readonly string[] = ['operator', 'restore', 'checkpoint'];
 
 const at = (place: string, model: string): string => `${place}/${model}`;
 
-/** Models that are loaded on serving nodes. */
+/** Returns the models that are loaded on serving nodes, with their places. */
 function loadedModels({ nodes = [] }: DoctorFacts): Set<string> {
   const serving = nodes.filter(({ up, drained }) => up && !drained);
   return new Set(serving.flatMap(({ place, models }) => models.map((model) => at(place, model))));

@@ -209,7 +209,7 @@ export class HistoryReader {
     };
   }
 
-  /** Returns at most `max` rows that differ between two positions. Callers ask for one more than they show, to detect more. */
+  /** Returns at most `max` rows that differ between two positions. Callers ask for one more than shown, to detect more. */
   changes(_head: number, from: number, to: number, max: number): RowChange[] {
     this.#needKept(Math.min(from, to));
     if (from <= to) return shownChanges(this.#versions.between(from, to, max));

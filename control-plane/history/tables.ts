@@ -1,4 +1,4 @@
-/** Tables of `history.db`: every commit, and every version of a row, which is valid from `set_seq` to just before `end_seq`. */
+/** Tables of `history.db`: every commit, and every version of a row, valid from `set_seq` until before `end_seq`. */
 import { createHash } from 'node:crypto';
 import { columnsSql, integer, orNull, type RowWith, text } from '../../shared/runtime/table-columns.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
@@ -82,7 +82,7 @@ PRAGMA user_version = ${historyFormat()};
 `;
 }
 
-/** Version of the file format. It changes with the fold and with these tables, so that files of other builds are discarded. */
+/** Version of the file format. It changes with the fold and with these tables, so files of other builds are discarded. */
 export function historyFormat(): number {
   const tables = JSON.stringify([3, foldVersion, tableSpecs]);
   return createHash('sha256').update(tables).digest().readUInt32BE(0) & 0x7fff_ffff;

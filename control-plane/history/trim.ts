@@ -3,7 +3,7 @@ import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { type TableName, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
 
-/** Share of the size limit that remains after trimming. Trimming should be rare, because it ends with a pass over all subjects. */
+/** Share of the size limit that remains after trimming. Trimming should be rare, because it ends by reading all subjects. */
 const keptShare = 7 / 8;
 const subjectsPerStep = 20_000;
 
@@ -62,7 +62,7 @@ class SpanCutter {
     ];
   }
 
-  /** Removes the first span, or returns false if it is the only one. Its last commit's changes stay, because they can be shown. */
+  /** Removes the first span, unless it is the only one. Its last commit's changes stay, because they can still be shown. */
   cutFirst(): boolean {
     const [first, next] = this.#spans.all();
     if (first === undefined || next === undefined) return false;

@@ -61,7 +61,7 @@ export class NodeReporter {
     return owner === null || owner === this.owner || this.#takeovers.mayTake(id);
   }
 
-  /** Claims the node and returns whether this replica then owns it. Rejects with CommandError if the log cannot be written. */
+  /** Claims the node. Returns whether this replica then owns it. Rejects with CommandError if the log cannot be written. */
   async claim(id: string): Promise<boolean> {
     if (!this.mayClaim(id)) return false;
     await this.#enqueue(id, { claim: true, health: undefined });

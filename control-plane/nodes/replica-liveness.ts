@@ -25,7 +25,7 @@ export class ReplicaLiveness {
     this.#board = board;
   }
 
-  /** Returns a function that tells whether an owner is dead. It is valid for one scan, because the board is read only once. */
+  /** Returns a function that tells whether an owner is dead. Valid for one scan, because the board is read only once. */
   check(): (owner: string | null) => boolean {
     const nowMs = performance.now();
     const readBackMs = this.#board.readBackMs(this.#self);

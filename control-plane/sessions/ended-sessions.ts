@@ -1,6 +1,7 @@
 /**
- * Ended sessions and used sign-in links from the log's events, for consoles only. A file keeps each end until the session or
- * link would have expired, and the position read so far: a restart reads only what is new, a new replica the whole log once.
+ * Records which sessions have ended and which sign-in links were used, from events in the log. Only consoles need this. A
+ * file keeps each end until the session or link would have expired, and the position up to which the log has been read. So a
+ * restart reads only new commits, and only a new replica reads the whole log, once.
  */
 import { rmSync } from 'node:fs';
 import { z } from 'zod';
@@ -20,7 +21,7 @@ const sql = `
   CREATE TABLE ended (name TEXT PRIMARY KEY, position INTEGER NOT NULL, until_ms INTEGER NOT NULL) WITHOUT ROWID;
   CREATE INDEX ended_until ON ended (until_ms);
   CREATE TABLE mark (id INTEGER PRIMARY KEY CHECK (id = 1), mark TEXT NOT NULL);`;
-/** The commit up to which the log has been read. */
+/** Position up to which the log has been read. */
 const markSchema = z.object({
   head: z.object({
     log: z.string(),
@@ -36,14 +37,14 @@ interface End extends Pick<EventData<'session.ended'>, 'kind' | 'subject'> {
   readonly untilMs: number;
 }
 
-/** Events that end sessions. A session from a link ends with the membership, even if the person joins again. */
+/** Types of events that end sessions. A session from a link ends with the membership, even if the person joins again. */
 const endingTypes: ReadonlySet<string> = new Set<EventTypeName>([
   'session.ended',
   'member.removed',
   'organisation.removed',
 ]);
 
-/** The end of sessions that an event causes at the commit's time `at`, or undefined if none of them can be valid at `nowMs`. */
+/** Returns which sessions an event at time `at` ends, or undefined if none of them could still be valid at `nowMs`. */
 function toEnd(event: StoredEvent, at: string, nowMs: number): End | undefined {
   const read = readEvent(event);
   if (read.outcome !== 'known') return undefined;
@@ -67,29 +68,29 @@ export class EndedSessions {
   readonly #options: EndedSessionsOptions;
   readonly #db: Database;
   readonly #removal = new RemovalTime();
-  /** Ends not yet written to disk, each with its position and the time until which it counts. */
+  /** Ends that are not on disk yet. Each has its position and the time in ms until which it counts. */
   #unwritten: [name: string, position: number, untilMs: number][] = [];
   readonly #ready: Promise<void>;
-  /** False until the past has been read. Until then, the file must not claim to be complete up to the present position. */
+  /** Whether past commits have been read. Until then, the file must not claim to be complete up to the present position. */
   #isComplete = false;
 
-  /** Starts with an empty file if the file is damaged. */
+  /** Opens the file and starts to read past commits. If the file is damaged, starts with an empty one. */
   constructor(options: EndedSessionsOptions) {
     this.#options = options;
     this.#db = openEnded(options.path);
     this.#ready = this.#readPast();
-    // Callers await `ready()` themselves; until then, a failure must not end the process.
+    // Callers await `ready()` themselves. Until they do, a failure must not end the process.
     this.#ready.catch((error: unknown) =>
       options.logger.error({ err: error }, 'the ends of sessions cannot be read, so no session is accepted'),
     );
   }
 
-  /** Rejects if the log could not be read. Sessions must not be accepted then. */
+  /** Resolves once past commits have been read. If it rejects, no session may be accepted. */
   ready(): Promise<void> {
     return this.#ready;
   }
 
-  /** Receives each folded batch. */
+  /** Adds the ends in a batch of folded commits. */
   readonly onCommits = (commits: readonly Commit[]): void => this.#take(commits);
 
   close(): void {
@@ -97,7 +98,7 @@ export class EndedSessions {
     this.#db.close();
   }
 
-  /** Until this is true, `hasEnded` may miss ends. */
+  /** Whether past commits have been read. Until then, `hasEnded` may miss ends. */
   isReady(): boolean {
     return this.#isComplete;
   }
@@ -106,7 +107,7 @@ export class EndedSessions {
     return this.#endedAt(`${kind} ${subject}`) !== undefined;
   }
 
-  /** Whether all sessions of this person were ended after the given position, at which the session began. */
+  /** Whether all sessions of this person were ended after the position at which the given session began. */
   hasPersonEnded(person: string, position: number): boolean {
     return (this.#endedAt(`person ${person}`) ?? 0) > position;
   }
@@ -129,7 +130,7 @@ export class EndedSessions {
     this.#store();
   }
 
-  /** The position that an earlier run reached. Removes the data of another log. */
+  /** Returns the position that an earlier run reached. Removes the data of another log. */
   #load(): Mark | undefined {
     const { snapshot } = this.#options;
     const row = first<{ mark: string }>(this.#db, 'SELECT mark FROM mark');
@@ -140,7 +141,8 @@ export class EndedSessions {
   }
 
   #take(commits: readonly Commit[]): void {
-    // A fast clock must not forget an ended session, because it would be accepted again once the clock is right.
+    // Limits the time, because a fast clock would forget an ended session, which would be accepted again once the clock is
+    // right.
     const nowMs = Math.min(this.#removal.limit(wallClockMs()), Date.parse(commits.at(-1)?.at ?? ''));
     for (const { seq, at, events } of commits)
       for (const event of events) {
@@ -150,7 +152,7 @@ export class EndedSessions {
     if (this.#unwritten.length > 0) this.#store(nowMs);
   }
 
-  /** Writes the pending ends. The highest position per name wins, because the past is read while new commits arrive. */
+  /** Writes pending ends to the file. The highest position per name wins, because past and new commits arrive together. */
   #store(nowMs?: number): void {
     const { snapshot, logger } = this.#options;
     const write = this.#db.transaction(() => {

@@ -1,4 +1,7 @@
-/** Links to the console, usable once. No server, proxy or log sees the ticket in the URL fragment. Each use is an event. */
+/**
+ * Links to the console that can be used once. The ticket is in the URL fragment, so no server, proxy or log sees it. Each use
+ * is an event in the log.
+ */
 import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { roleSchema } from '../../schemas/names.ts';
@@ -9,7 +12,7 @@ import { Sealer } from '../../shared/runtime/sealed-text.ts';
 const linkSchema = z.object({
   v: z.literal(1),
   log: z.string(),
-  /** 256 random bits. */
+  /** 256 random bits in base64url. */
   id: z.string().length(43),
   endsMs: z.number(),
 });
@@ -18,9 +21,9 @@ type Link = z.output<typeof linkSchema>;
 const ticketSchema = linkSchema.extend({
   /** Absent if the link signs in the operator. */
   person: personSchema.optional(),
-  /** The only organisation in which the session may act; absent if the operator made the link. */
+  /** The only organisation in which the session may act. Absent if an operator made the link. */
   within: z.string().optional(),
-  /** Roles that the person must not have when the link is used, because its creator could not have granted them. */
+  /** Roles with which the link cannot be used, because its creator could not have granted them. */
   exceptRoles: z.array(roleSchema),
 });
 export type Ticket = z.output<typeof ticketSchema>;
@@ -28,20 +31,20 @@ export type Ticket = z.output<typeof ticketSchema>;
 const invitationSchema = linkSchema.extend({
   organisation: z.string(),
   role: roleSchema,
-  /** The inviting member, whose rights must still hold when the invitation is accepted; absent if the operator invited. */
+  /** Member who invites, whose rights must still hold when the invitation is accepted. Absent if an operator invites. */
   by: personSchema.optional(),
 });
 type Invitation = z.output<typeof invitationSchema>;
 
 export interface SignInLink {
   readonly url: string;
-  /** RFC 3339. */
+  /** Time in RFC 3339 format. */
   readonly expiresAt: string;
 }
 
 export type LinkRequest = Pick<Ticket, 'person' | 'within' | 'exceptRoles'> & { readonly seconds: number };
 
-/** Prefix of a sealed invitation, by which the page distinguishes it from a sign-in link. */
+/** Prefix of sealed invitations, by which the sign-in page distinguishes them from sign-in links. */
 const invitationMark = 'invitation.';
 
 export class SignInLinks {
@@ -56,7 +59,7 @@ export class SignInLinks {
     this.#logId = logId;
   }
 
-  /** The console's address, set once it is known. */
+  /** Sets the console's address, once it is known. */
   set base(url: string) {
     this.#base = url;
   }
@@ -65,12 +68,12 @@ export class SignInLinks {
     return this.#made(seconds, (link) => this.#sealer.seal({ ...link, person, within, exceptRoles }));
   }
 
-  /** Opens a sign-in link, or undefined if it is invalid, expired or of another log. First use is checked elsewhere. */
+  /** Opens a sign-in link, unless it is invalid, expired or of another log. Does not check whether it was used before. */
   open(text: string): Ticket | undefined {
     return this.#valid(this.#sealer.open(text, ticketSchema));
   }
 
-  /** Creates an invitation: a link, usable once, that makes the person who signs in with it a member. */
+  /** Creates an invitation: a link for one use that makes the person who signs in with it a member. */
   invite({
     organisation,
     role,

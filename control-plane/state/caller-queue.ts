@@ -1,6 +1,6 @@
 /**
- * A fair queue for work with low concurrency. Each caller runs one task at a time, and callers alternate, as do
- * organisations. Waits are bounded, and each caller and organisation may fill only a part of the queue.
+ * Fair queue for work that needs low concurrency. Each caller runs one task at a time, and callers alternate, as do
+ * organisations. Waiting times are limited, and each caller and organisation may occupy only part of the queue.
  */
 
 import { CommandError } from '../core/command-error.ts';
@@ -16,19 +16,19 @@ export interface QueueLimits {
   readonly waitersPerCallerMax: number;
   readonly waitersPerOrganisationMax?: number;
   readonly waitMs?: number;
-  /** Name of the awaited resource, for messages. */
+  /** What callers wait for, as messages name it. */
   readonly what: string;
 }
 
 export interface QueueCaller {
   readonly caller: string;
   readonly organisation?: string | undefined;
-  /** Whether the caller goes before all others, runs any number of tasks, and has `waitersMax` places of its own. */
+  /** Whether the caller goes before all others, may run any number of tasks, and has a separate limit of `waitersMax`. */
   readonly isFirst?: boolean;
 }
 
 interface Waiter extends QueueCaller {
-  /** Sort key of waiters. The lowest turn is next. Equal turns are served in order of arrival. */
+  /** Sort key of waiters. The lowest turn is next, and equal turns are served in order of arrival. */
   readonly turn: number;
   begin(): void;
 }
@@ -37,11 +37,11 @@ export class CallerQueue {
   readonly #limits: QueueLimits;
   /** Running tasks by caller. */
   readonly #running = new Tally();
-  /** Waiters in order of arrival. Each waits because its caller is already running or all concurrency is in use. */
+  /** Waiters in order of arrival. Each waits because its caller already runs a task or because all concurrency is in use. */
   readonly #waiters = new Set<Waiter>();
   /** Turn of the waiter that started last. */
   #turn = 0;
-  /** Turn of the next waiter, by caller and by organisation, if later than the present turn. */
+  /** Turn that the next waiter of a caller or organisation gets, if it is later than the present turn. */
   readonly #nextTurns = new Map<string, number>();
 
   constructor(limits: QueueLimits) {
@@ -52,7 +52,7 @@ export class CallerQueue {
     return this.#limits.what;
   }
 
-  /** Resolves with a function that releases the turn; call it once. Rejects with CommandError or the reason of `signal`. */
+  /** Waits for a turn. Resolves with a function that releases it, to call once. Rejects with CommandError or if aborted. */
   async acquire(who: string | QueueCaller, signal?: AbortSignal): Promise<() => void> {
     signal?.throwIfAborted();
     const of = typeof who === 'string' ? { caller: who } : who;

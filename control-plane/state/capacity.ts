@@ -1,4 +1,6 @@
-/** Reads stacks, the pool, nodes and node tokens, as the admin API presents them. It never returns a token's hash. */
+/**
+ * Reads stacks, the pool, nodes and node tokens from the state, in the form of the admin API. Never returns a token's hash.
+ */
 import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin/admin.ts';
 import { nodeStateSchema, nodeTokenStates } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -18,7 +20,7 @@ function toStack(db: Database, { id, organisation, surface }: RowOf<'stack'>): S
   };
 }
 
-/** Stacks of one organisation, or of all if none is given. */
+/** Lists the stacks of one organisation, or of all if none is given. */
 export function listStacks(db: Database, organisation?: string): Stack[] {
   const rows =
     organisation === undefined
@@ -80,7 +82,7 @@ export const nodeListing: Listing<RowOf<'node'>, NodeResource> = {
     state: 'state',
     place: 'place',
     dialect: 'dialect',
-    // Only the beginning, because a cursor contains the complete value.
+    // Uses only the beginning of the column, because a cursor contains the complete sort value.
     loaded: 'substr(loaded, 1, 200)',
     changedAt: 'coalesce(changed_at, 0)',
     owner: "coalesce(owner, '')",

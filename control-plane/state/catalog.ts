@@ -1,4 +1,4 @@
-/** Reads models, tiers, visitors' limits and members' bounds for the admin API. A list is complete unless limited. */
+/** Reads models, tiers, visitors' limits and members' bounds for the admin API. Lists are complete unless limited. */
 import type { Model, Tier } from '../../schemas/admin/admin.ts';
 import { type Overweight, overweightPairs } from '../../schemas/events/overweight.ts';
 import { type Bounds, boundDefaults } from '../../schemas/shapes.ts';
@@ -38,7 +38,7 @@ export function findModel(db: Database, id: string): Model | undefined {
   return models.at(db, id);
 }
 
-/** Tiers, lowest first. */
+/** Lists all tiers, lowest first. */
 export function listTiers(db: Database): Tier[] {
   const sql = 'SELECT * FROM tier WHERE rank IS NOT NULL ORDER BY rank, id';
   return all<TierRow>(db, sql).map((row) => toTier(db, row));
@@ -59,27 +59,27 @@ export function findTier(db: Database, id: string): Tier | undefined {
   return tiers.at(db, id);
 }
 
-/** Limits of visitors, or undefined if visitors are not served. */
+/** Returns the limits of visitors, or undefined if visitors are not served. */
 export function findAnonymous(db: Database) {
   return visitors.at(db, anonymousTier);
 }
 
-/** Tiers and models of the present state that `overweight.ts` warns about. */
+/** Lists pairs of a tier and a model whose weight exceeds the tier's concurrency. */
 export function listOverweight(db: Database): Overweight[] {
   return overweightPairs({ models: listModels(db), tiers: listTiers(db), anonymous: findAnonymous(db) });
 }
 
-/** Bounds that the fleet sets, or undefined if it does not set any. */
+/** Returns the bounds that the fleet sets, or undefined if it does not set any. */
 export function findBoundsSet(db: Database): Partial<Bounds> | undefined {
   return bounds.at(db, 'fleet');
 }
 
-/** Bounds in force, with defaults filled in. */
+/** Returns the bounds in force, with defaults filled in. */
 export function findBounds(db: Database): Bounds {
   return { ...boundDefaults, ...findBoundsSet(db) };
 }
 
-/** Everything that refers to a model. */
+/** Everything that refers to one model. */
 export interface ModelUses {
   readonly pool: boolean;
   readonly stacks: readonly string[];

@@ -1,4 +1,4 @@
-/** Reads staged changes from the state: the open one, and the latest closed ones. */
+/** Reads staged changes from the state: the open one, and the latest ones that are closed. */
 import type { Change } from '../../schemas/events/changes.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -12,7 +12,7 @@ export function findOpenChange(db: Database): OpenChange | undefined {
   return first<OpenChange>(db, 'SELECT * FROM change');
 }
 
-/** Changes that a control plane has withdrawn automatically since `sinceMs`. */
+/** Lists changes that a control plane has withdrawn automatically since `sinceMs`. */
 export function withdrawnSince(db: Database, sinceMs: number): RowOf<'closed_change'>[] {
   return all<RowOf<'closed_change'>>(
     db,
@@ -22,7 +22,7 @@ export function withdrawnSince(db: Database, sinceMs: number): RowOf<'closed_cha
   );
 }
 
-/** Changes: the open one first, then the closed ones from newest to oldest. */
+/** Lists changes: the open one first, then the closed ones from newest to oldest. */
 export function listChanges(db: Database): Change[] {
   const open = findOpenChange(db);
   const closed = all<RowOf<'closed_change'>>(db, 'SELECT * FROM closed_change ORDER BY closed_at DESC, id');
@@ -48,7 +48,7 @@ export function openView(row: OpenChange): Change {
   return { ...view, impossible, stuck: `it cannot be completed: ${impossible}`, next };
 }
 
-/** Next step if the wave gets enough requests. If it does not, the watch of the change reports that. */
+/** Describes what happens next if the wave gets enough requests. If it does not, the watch of the change reports that. */
 function describeNext({ wave, wave_at: waveAt, hold_seconds: seconds }: OpenChange, waves: number): string {
   const step = wave < waves ? `continues with wave ${wave + 1} of ${waves}` : 'is completed';
   return `${step} at ${moment(waveAt + seconds * 1000) ?? ''}`;

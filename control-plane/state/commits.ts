@@ -1,4 +1,4 @@
-/** Reads accepted commits from the log, for lists of events and for past states. */
+/** Reads accepted commits from the log. Lists of events and past states use it. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
@@ -10,7 +10,7 @@ export interface AcceptedRecord {
   readonly record: LogRecord;
 }
 
-/** Position of the chain at which reading can begin. */
+/** Point in the log at which reading can begin, because the chain up to it is known. */
 interface CommitMark {
   readonly head: Head;
   readonly offset: number;
@@ -18,7 +18,7 @@ interface CommitMark {
 
 const marksMax = 4000;
 
-/** Positions that earlier readers of a log have passed, so that later pages do not start from the beginning. */
+/** Points that earlier readers of a log have passed, so that later pages need not read from the beginning. */
 export class ReadMarks {
   readonly #marks = new BoundedMap<number, CommitMark>(marksMax, 'oldest');
 
@@ -26,7 +26,7 @@ export class ReadMarks {
     this.#marks.set(mark.head.seq, mark);
   }
 
-  /** Last mark before this commit. */
+  /** Returns the last mark before the commit `seq`. */
   before(seq: number): CommitMark | undefined {
     let best: CommitMark | undefined;
     for (const mark of this.#marks.values())
@@ -37,11 +37,11 @@ export class ReadMarks {
 
 export interface ReaderOptions {
   readonly marks: ReadMarks;
-  /** First wanted commit. Earlier ones may be returned too. */
+  /** Position of the first wanted commit. Earlier commits may be returned too. */
   readonly from: number;
 }
 
-/** Reads commits in order and keeps its position. */
+/** Reads commits in order. The next read continues where the last one ended. */
 export class CommitReader {
   readonly #log: ControlLog;
   readonly #marks: ReadMarks | undefined;
@@ -56,12 +56,12 @@ export class CommitReader {
     this.#offset = mark?.offset ?? 0;
   }
 
-  /** `seq` of the last commit read. */
+  /** Position of the commit that was read last. */
   get seq(): number {
     return this.#head.seq;
   }
 
-  /** Yields the unread commits up to `toSeq`, which must be folded. Throws LogTruncated if the log ends before `toSeq`. */
+  /** Yields unread commits up to `toSeq`, which must have been folded. Throws LogTruncated if the log ends before that. */
   async *upTo(toSeq: number): AsyncIterable<AcceptedRecord[]> {
     if (this.#head.seq >= toSeq) return;
     for await (const records of batchesToEnd(this.#log, { from: this.#offset, recordsMax: 500 })) {

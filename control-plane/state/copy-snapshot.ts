@@ -1,6 +1,7 @@
 /**
- * Copies the state at one moment into a file, on a thread and connection of its own, while the fold continues. The calling
- * thread reads the copy's position and digest, because loading the schemas elsewhere costs more than copying a small state.
+ * Copies the state at one moment into a file, on a thread and a connection of its own, while the fold continues. The calling
+ * thread reads the copy's position and digest, because loading the schemas on another thread would cost more than copying a
+ * small state.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, statSync } from 'node:fs';
@@ -9,30 +10,30 @@ import { mapSqliteError, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { taskOnThread } from '../../shared/runtime/worker-thread.ts';
 
 export interface CopyPlan {
-  /** Path of the state. */
+  /** Path of the state file. */
   readonly from: string;
-  /** Path of the copy. The file must not exist. */
+  /** Path of the copy. The file must not exist yet. */
   readonly to: string;
 }
 
 export interface CopyFile {
   readonly bytes: number;
-  /** Hash of the file, in hex. */
+  /** SHA-256 of the file, in hex. */
   readonly sha256: string;
 }
 
-/** Copies on a new thread. Rejects with the errors of shared/runtime/sqlite.ts, or with their names and messages. */
+/** Copies on a new thread. Rejects with errors that have the names and messages of those in `shared/runtime/sqlite.ts`. */
 export function copyOnThread(plan: CopyPlan): Promise<CopyFile> {
   const entry = new URL('./copy-thread.js', import.meta.url);
   return taskOnThread({ entry, data: plan, isRef: true, task: () => copySnapshot(plan) }).result;
 }
 
 export async function copySnapshot({ from, to }: CopyPlan): Promise<CopyFile> {
-  // Create the file first, because SQLite would create it with default permissions.
+  // Creates the file first, because SQLite would create it with default permissions.
   closeSync(openSync(to, 'wx', 0o600));
   const db = openDatabase(from, { durability: 'process', readOnly: true });
   try {
-    // A single statement, so that position and rows belong to the same moment.
+    // A single statement copies position and rows, so that they belong to the same moment.
     db.prepare('VACUUM INTO ?').run(to);
   } catch (error) {
     throw mapSqliteError(error, to);

@@ -1,4 +1,4 @@
-/** Pages of lists, filtered, searched and sorted by the database. A cursor continues even if rows were added meanwhile. */
+/** Reads pages of lists, which the database filters, searches and sorts. A cursor stays valid even if rows are added. */
 import { z } from 'zod';
 import { pageRows } from '../../schemas/admin/page-rows.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -7,45 +7,47 @@ import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { CommandError } from '../core/command-error.ts';
 
 export interface PageQuery {
-  /** Restricts the list to this owner's rows. */
+  /** Owner to whose rows the list is restricted. */
   readonly owner?: string | undefined;
-  /** Text that a row must contain. Case of ASCII letters is ignored. */
+  /** Text that a row must contain. The case of ASCII letters is ignored. */
   readonly text?: string | undefined;
-  /** State such as `active` or `down`, for lists whose rows have one. */
+  /** State that a row must have, such as `active` or `down`, for lists whose rows have a state. */
   readonly state?: string | undefined;
-  /** Field of the answer to sort by. `-field` sorts in descending order. */
+  /** Field of the answer by which to sort. `-field` reverses the order. */
   readonly sort?: string | undefined;
-  /** Number of rows. Defaults to the API's default. */
+  /** Number of rows. If absent, the API's default applies. */
   readonly limit?: number | undefined;
-  /** `next` of the previous page. */
+  /** Value of `next` on the previous page. */
   readonly after?: string | undefined;
-  /** Time at which keys count as expired. */
+  /** Time in ms since 1970 that decides which keys count as expired. */
   readonly nowMs: number;
 }
 
-/** Maximum rows that one page of a long list searches. Longer lists can be sorted only by indexed orders. */
+/**
+ * Maximum number of rows that one page of a long list searches. Lists with more rows can be sorted only by indexed fields.
+ */
 const searchedMaxDefault = 100_000;
 
-/** A table with the columns by which it is sorted and searched. All strings are SQL of this program, never input. */
+/** Table with the columns by which it is sorted and searched. All strings are SQL from this program, never input. */
 export interface Listing<Row, Item> {
   readonly table: string;
-  /** Column with the owner of a row. Defaults to `organisation`. */
+  /** Column that contains the owner of a row. Default: `organisation`. */
   readonly owner?: string;
-  /** Subquery in parentheses that selects the listed rows. Defaults to the table. */
+  /** Subquery in parentheses that selects the listed rows. Default: the table. */
   readonly from?: string;
-  /** Condition for rows of the table that are not listed. An index must support it. Absent if all are listed. */
+  /** Condition for rows that are not listed. An index must support it. Absent if all rows are listed. */
   readonly unlisted?: string;
-  /** Whether `from` contains one `?` for the time. */
+  /** Whether `from` contains a `?` that stands for the time. */
   readonly hasClock?: boolean;
   /** Possible values of the column `state` in `from`. Absent if there is no such column. */
   readonly states?: readonly string[];
-  /** SQL expressions by field of the answer, never NULL. The first one is the default order. */
+  /** SQL expressions by field of the answer, which are never NULL. The first one is the default order. */
   readonly sorts: Readonly<Record<string, string>>;
-  /** Fields for which the key or an index supplies the order, so that they work in lists of any length. */
+  /** Fields for which the key or an index supplies the order, so that lists of any length can be sorted by them. */
   readonly indexed: readonly string[];
   readonly searchedMax?: number;
   readonly searched: readonly string[];
-  /** Columns appended to each order, so that no two rows have the same place. */
+  /** Columns that are appended to each order, so that no two rows are at the same place. */
   readonly key: readonly string[];
   item(row: Row, db: Database, nowMs: number): Item;
 }
@@ -54,7 +56,7 @@ export class ListPage<Item> {
   readonly items: readonly Item[];
   /** Cursor of the next page. Absent on the last page. */
   readonly next?: string;
-  /** Number of rows on all pages. Absent if counting would read all of a long list. */
+  /** Number of rows on all pages. Absent if counting would have to read all rows of a long list. */
   readonly total?: number;
 
   constructor(items: readonly Item[], { next, total }: { next?: string | undefined; total?: number } = {}) {
@@ -70,14 +72,14 @@ export class ListPage<Item> {
 }
 
 interface Order {
-  /** Order as requested. */
+  /** Order as the caller requested it. */
   readonly name: string;
   readonly field: string;
   readonly expression: string;
   readonly isDescending: boolean;
 }
 
-/** Reads one page. Throws CommandError InvalidCommand. */
+/** Reads one page. Throws CommandError `InvalidCommand` if the query is not valid for this list. */
 export function listPage<Row, Item>(
   db: Database,
   listing: Listing<Row, Item>,
@@ -131,7 +133,7 @@ function readRows<Row>(
   );
 }
 
-/** Place of a page's last row: its sort value, followed by its key. */
+/** Place of a row in the order: its sort value, followed by its key. */
 type Place = readonly (string | number)[];
 type PlacedRow = Readonly<Record<string, unknown>> & { readonly page_place: string | number };
 type AnyListing = Listing<never, unknown>;
@@ -143,21 +145,21 @@ function compareColumns(columns: readonly string[], operator: string): string {
   return `(${columns.join(', ')}) ${operator} (${columns.map(() => '?').join(', ')})`;
 }
 
-/** Number of rows to search and sort. Counts index entries without reading rows. */
+/** Counts the rows to search and sort. It counts index entries and does not read rows. */
 function countListed(
   db: Database,
   listing: Pick<AnyListing, 'table' | 'unlisted' | 'owner'>,
   owner: string | undefined,
 ): number {
   const { table, unlisted } = listing;
-  // Rows that are not listed have no owner.
+  // Rows that are not listed have no owner, so they need not be subtracted.
   if (owner !== undefined)
     return count(db, `SELECT count(*) FROM ${table} WHERE ${ownerOf(listing)} = ?`, owner);
   const hidden = unlisted === undefined ? 0 : count(db, `SELECT count(*) FROM ${table} WHERE ${unlisted}`);
   return count(db, `SELECT count(*) FROM ${table}`) - hidden;
 }
 
-/** Number of rows that match a filter, or undefined if counting would read all of a long list. */
+/** Counts the rows that match a filter, or returns undefined if that would have to read all rows of a long list. */
 function countMatches(
   db: Database,
   listing: Pick<AnyListing, 'from' | 'table'>,
@@ -167,7 +169,7 @@ function countMatches(
   return isLong ? undefined : count(db, `SELECT count(*) FROM ${fromOf(listing)} WHERE ${sql}`, ...values);
 }
 
-/** Place of the last row that this page may search, or undefined if the remaining list is shorter. */
+/** Returns the place of the last row that this page may search, or undefined if fewer rows remain. */
 function endOfSearch(
   db: Database,
   listing: Pick<AnyListing, 'table' | 'owner' | 'key' | 'searchedMax'>,
@@ -179,7 +181,7 @@ function endOfSearch(
   const columns = [order.expression, ...key];
   const way = order.isDescending ? 'DESC' : 'ASC';
   const conditions = [
-    // Also excludes rows that are not listed, which have no sort value.
+    // Also excludes rows that are not listed, because they have no sort value.
     `${order.expression} IS NOT NULL`,
     ...(owner === undefined ? [] : [`${ownerOf(listing)} = ?`]),
     ...(begin ? [compareColumns(columns, order.isDescending ? '<' : '>')] : []),
@@ -194,7 +196,7 @@ function endOfSearch(
   return row && placeOfRow(key, row);
 }
 
-/** Throws CommandError if the order would sort too many rows. */
+/** Throws CommandError if too many rows would have to be sorted, because no index supplies the order. */
 function checkServed({ indexed }: Pick<AnyListing, 'indexed'>, { field }: Order): void {
   if (indexed.includes(field)) return;
   throw new CommandError('InvalidCommand', `this list is too long to be sorted by ${field}`, {
@@ -219,7 +221,7 @@ function parseOrder(
 interface Filter {
   readonly sql: string;
   readonly values: readonly SqlValue[];
-  /** Whether rows must be read to decide if they match. */
+  /** Whether rows must be read to find out if they match. */
   readonly isSearch: boolean;
 }
 
@@ -249,7 +251,7 @@ function buildFilter(
       ...(hasClock ? [nowMs] : []),
       ...(owner === undefined ? [] : [owner]),
       ...(state === undefined ? [] : [state]),
-      // Like SQLite, change the case of ASCII letters only.
+      // Only the case of ASCII letters is changed, as SQLite does.
       ...(isText ? [text.replace(/[A-Z]/g, (letter) => letter.toLowerCase())] : []),
     ],
   };

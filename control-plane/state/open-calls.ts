@@ -1,7 +1,7 @@
 /**
- * Bounds the open calls on this replica, such as streams, waits, questions and downloads, per caller and in total; a part is
- * reserved for operators. An organisation may open a call while it has fewer than remain free. If none is free, one without a
- * call replaces the newest call of the organisation with the most.
+ * Limits the open calls on this replica, such as streams, waits, questions and downloads, per caller and in total. Part of
+ * the total is reserved for operators. An organisation may open a call while it has fewer open calls than are still free. If
+ * none is free, an organisation without a call replaces the newest call of the organisation with the most calls.
  */
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -9,30 +9,30 @@ import { Tally } from './tally.ts';
 
 interface Bounds {
   readonly what: string;
-  /** Calls of one person in all sessions, or of one session of an operator. */
+  /** Maximum number of calls for one person in all sessions, or for one session of an operator. */
   readonly perCaller: number;
   readonly total: number;
-  /** Part of the total for operators alone. */
+  /** Part of the total that only operators may use. */
   readonly forOperators: number;
 }
 
 export const openCallBounds = {
   stream: { what: 'streams of pages', perCaller: 50, total: 1000, forOperators: 100 },
-  /** Programs' tails, with their buffers. */
+  /** Tails of events that programs follow, with their buffers. */
   tail: { what: 'tails of events', perCaller: 20, total: 100, forOperators: 50 },
-  /** Each distinct question makes every gateway send rows. A gateway accepts at most 128 from all replicas. */
+  /** Every distinct question makes each gateway send rows. A gateway accepts at most 128 from all replicas. */
   follow: { what: 'streams of requests', perCaller: 10, total: 60, forOperators: 30 },
   wait: { what: 'waits for confirmations', perCaller: 20, total: 1000, forOperators: 200 },
-  /** Explanations, and reads of gateways' records and of the past. */
+  /** Explanations, reads of gateways' records, and reads of past states. */
   question: { what: 'questions', perCaller: 16, total: 128, forOperators: 32 },
   export: { what: 'exports', perCaller: 4, total: 40, forOperators: 8 },
   read: { what: 'reads', perCaller: 100, total: 2000, forOperators: 200 },
 } as const satisfies Record<OpenCall, Bounds>;
 
 interface Caller {
-  /** Undefined for an operator. A person who signed in by an organisation's link is a person of their own. */
+  /** The person, or undefined for an operator. Someone who signed in with an organisation's link counts separately. */
   readonly person?: string | undefined;
-  /** A session of the console. */
+  /** Id of the console session, if there is one. */
   readonly session?: string | undefined;
 }
 
@@ -44,13 +44,13 @@ interface PersonCall {
 
 export class OpenCalls {
   readonly #counts = new Tally();
-  /** Members' calls, newest last. */
+  /** Calls of members, newest last. */
   readonly #ofPersons = new Set<PersonCall>();
 
   /**
-   * Opens a call and returns an idempotent function that ends it. A person's call counts against the one of `organisations`
-   * with the fewest. `replaced` runs when another takes its place. Throws TooManyRequests for the caller, Busy for the
-   * replica.
+   * Opens a call and returns a function that ends it and may be called again. A person's call counts against the one of
+   * `organisations` that has the fewest. `replaced` runs if another call takes its place. Throws TooManyRequests if the
+   * caller has too many calls, and Busy if the replica has.
    */
   begin(
     kind: OpenCall,
@@ -59,7 +59,7 @@ export class OpenCalls {
     replaced: () => void,
   ): () => void {
     const { perCaller, total, forOperators, what }: Bounds = openCallBounds[kind];
-    // A program with the operator's token is bounded by the total alone.
+    // A program that uses the operator's token is limited only by the total.
     const caller = person === undefined ? session && `session ${session}` : `person ${person}`;
     if (caller !== undefined && this.#count(kind, caller) >= perCaller)
       throw tooMany(`you have too many ${what} open`);
@@ -69,7 +69,7 @@ export class OpenCalls {
       if (free <= 0) throw busy(what);
       return this.#hold(kind, names);
     }
-    // A person without an organisation counts as an organisation.
+    // A person without an organisation counts as an organisation of its own.
     const places = organisations.length === 0 ? [`of ${person}`] : organisations;
     const counted = places.map((id) => ({ id, count: this.#count(kind, `organisation ${id}`) }));
     const { id: organisation, count } = counted.reduce((one, other) =>

@@ -1,5 +1,5 @@
 /**
- * Opens the state from which a control plane starts: the snapshot on its disk, which must belong to the log. The room
+ * Opens the state from which a control plane starts: the snapshot on its disk, which must belong to the log. Code in
  * `control-plane/state` reads the present rows for the admin API. It never writes rows, because only the fold does.
  */
 import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
@@ -12,9 +12,9 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 const startTimeoutMs = 60_000;
 const rebuiltMessage = 'state.db was quarantined and is rebuilt from the log';
 
-/** Opens the state. Rejects with the log's errors, or an Error with the next step if this log must not be folded. */
+/** Opens the state. Rejects with the log's errors, or with an Error and the next step if this log must not be folded. */
 export async function openState(path: string, log: ControlLog, logger: Logger): Promise<Snapshot> {
-  // A log without its beginning is refused even if nothing has been folded yet.
+  // Refuses a log that lacks its beginning, even if nothing has been folded yet.
   await readLogId(log).catch(refuse);
   const { snapshot, rebuiltBecause } = openOrRebuild(path);
   if (rebuiltBecause !== undefined) logger.warn({ because: rebuiltBecause }, rebuiltMessage);
@@ -30,7 +30,7 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
   return snapshot;
 }
 
-/** A log that has lost commits needs an operator. */
+/** Adds the next step for an operator, because a log that has lost commits cannot be folded. */
 function refuse(error: unknown): never {
   if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
   const next =
@@ -38,7 +38,7 @@ function refuse(error: unknown): never {
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }
 
-/** Waits until the log is folded. Times out only if no commit is folded meanwhile, because a long log takes long. */
+/** Waits until the log is folded to its end. Times out only while no commit is folded, because a long log takes long. */
 export async function foldedToEnd(replicator: Replicator, snapshot: Snapshot): Promise<void> {
   for (;;) {
     const before = snapshot.seq;

@@ -1,7 +1,8 @@
 /**
- * Copies of the state for download: files that serve a span of positions and are shared by simultaneous downloads. A copy is
- * removed once a later one exists and nobody reads it. Operators get the present state, gateways a slightly older one,
- * because they read the rest from the log. Each address has a bounded share of the downloads.
+ * Copies of the state for download. Each copy is a file that serves downloads for a span of positions and may be shared by
+ * several at once. A copy is removed once a later one exists and nobody reads it any more. Operators get the present state.
+ * Gateways may get a slightly older one, because they read the rest from the log. Each address may use only part of the
+ * downloads.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
@@ -11,19 +12,19 @@ import { busy } from './caller-queue.ts';
 import { type CopyFile, copyOnThread } from './copy-snapshot.ts';
 import { Tally } from './tally.ts';
 
-/** Maximum age of a copy for a gateway, in commits and in time. */
+/** Maximum age of a copy for a gateway, in commits and, with `spanMs`, in time. */
 const spanCommits = 1000;
 const spanMs = 60_000;
-/** Maximum number of files: the latest one, those still being read, and the one being made. */
+/** Maximum number of files: the latest copy, those that are still being read, and the one that is being made. */
 const filesMax = 3;
 const downloadsMax = { operator: 16, gateways: 256, address: 64 };
 
 export interface SnapshotCopiesOptions {
-  /** Path of the state. */
+  /** Path of the state file. */
   readonly state: string;
-  /** `seq` of the state's last commit. */
+  /** Position of the state's last commit. */
   readonly position: () => number;
-  /** Folder of the copies. It is emptied at the start, because any files in it come from a killed process. */
+  /** Folder for the copies. It is emptied at the start, because files in it were left by a killed process. */
   readonly folder: string;
   readonly downloadsMax?: Partial<typeof downloadsMax>;
   /** Monotonic clock in ms. */
@@ -49,7 +50,7 @@ interface KeptCopy extends CopyFacts {
 
 export interface SnapshotCopy extends CopyFacts {
   readonly path: string;
-  /** Releases the copy, so that its file may be removed. Idempotent. */
+  /** Releases the copy, so that its file may be removed. Further calls have no effect. */
   release(): void;
 }
 
@@ -58,7 +59,7 @@ export class SnapshotCopies {
   readonly #now: () => number;
   readonly #bounds: typeof downloadsMax;
   readonly #files = new Set<KeptCopy>();
-  /** Waiting and running downloads, by caller. */
+  /** Number of waiting and running downloads, by caller. */
   readonly #downloads = new Tally();
   #latest: KeptCopy | undefined;
   #making: Promise<KeptCopy> | undefined;
@@ -71,7 +72,7 @@ export class SnapshotCopies {
     mkdirSync(options.folder, { recursive: true, mode: 0o700 });
   }
 
-  /** Returns a copy for the caller, who aborts `signal` to give it up. Rejects with CommandError or errors of sqlite.ts. */
+  /** Returns a copy for a caller, unless `signal` aborts first. Rejects with CommandError or errors of `sqlite.ts`. */
   async acquire(caller: SnapshotCaller, signal: AbortSignal): Promise<SnapshotCopy> {
     signal.throwIfAborted();
     const leave = this.#enter(caller);
@@ -85,7 +86,7 @@ export class SnapshotCopies {
     }
   }
 
-  /** Counts a download and returns a function that ends the count. Throws if there are too many downloads. */
+  /** Counts a download and returns a function that ends it. Throws CommandError if there are too many downloads. */
   #enter(caller: SnapshotCaller): () => void {
     const { operator, gateways, address: ofAddress } = this.#bounds;
     const isOperator = caller.kind === 'operator';
@@ -102,12 +103,12 @@ export class SnapshotCopies {
       seq >= position ||
       (kind === 'gateway' && seq >= position - spanCommits && this.#now() - madeMs < spanMs);
     if (this.#latest !== undefined && fits(this.#latest)) return this.#latest;
-    // A copy that began earlier may be older than the state that the operator wants.
+    // Makes another copy if the shared one began too early to contain the state that an operator wants.
     const made = await this.#make();
     return fits(made) ? made : await this.#make();
   }
 
-  /** Makes one copy at a time. Callers that arrive meanwhile share it. */
+  /** Makes a copy. Only one is made at a time, and callers that arrive meanwhile share it. */
   #make(): Promise<KeptCopy> {
     this.#making ??= this.#makeOne().finally(() => {
       this.#making = undefined;
@@ -152,7 +153,7 @@ export class SnapshotCopies {
   }
 }
 
-/** Position and digest of the state in the file. Does not read rows. */
+/** Reads position and digest of the state in a file, without reading rows. */
 function readStateFacts(path: string): Omit<CopyFacts, keyof CopyFile> {
   const snapshot = openExisting(path, { readOnly: true });
   try {

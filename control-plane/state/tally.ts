@@ -1,4 +1,4 @@
-/** Counts by name. Names whose count is zero are removed. */
+/** Counts things by name. Names are removed when their count becomes zero. */
 export class Tally {
   readonly #counts = new Map<string, number>();
   #total = 0;
@@ -18,13 +18,13 @@ export class Tally {
     this.#total += by;
   }
 
-  /** Holds each name as `hold` does, unless one has reached its bound. */
+  /** Counts each name once, as `hold` does. Returns undefined and counts nothing if a name has reached its bound. */
   tryHold(bounds: Readonly<Record<string, number>>): (() => void) | undefined {
     const names = Object.keys(bounds);
     return names.every((name) => this.of(name) < (bounds[name] ?? 0)) ? this.hold(names) : undefined;
   }
 
-  /** Increments each name, and returns an idempotent function that undoes it. */
+  /** Counts each name once. Returns a function that undoes this and may be called again. */
   hold(names: readonly string[]): () => void {
     const held = [...names];
     for (const name of held) this.add(name);

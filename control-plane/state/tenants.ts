@@ -1,4 +1,4 @@
-/** Reads organisations, members and keys for the admin API. A key's state is computed when read, from the caller's time. */
+/** Reads organisations, members and keys from the state, for the admin API. A key's state is computed from the time given. */
 import type { ApiKey, Member, Organisation } from '../../schemas/admin/admin.ts';
 import { keyStateSchema } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -6,7 +6,7 @@ import { all, first, moment, present, sqlLimit } from '../../shared/runtime/stat
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
 
-/** Row with a hash, which means a created key rather than the revocation of an unknown one. */
+/** Row with a hash. A row without one is the revocation of a key that was never created. */
 type KeyRow = Required<{
   [Column in keyof RowOf<'api_key'>]: Column extends 'organisation' | 'name' | 'expires' | 'created_by'
     ? NonNullable<RowOf<'api_key'>[Column]>
@@ -50,13 +50,13 @@ export function countOnTier(db: Database, tier: string): number {
   return first<{ n: number }>(db, 'SELECT count(*) AS n FROM organisation WHERE tier = ?', tier)?.n ?? 0;
 }
 
-/** Sum of the tokens that operators added to a period. */
+/** Returns the sum of tokens that operators added to or subtracted from a period's usage. */
 export function findAdjustment(db: Database, organisation: string, period: string): number {
   const sql = 'SELECT tokens FROM usage_adjustment WHERE organisation = ? AND period = ?';
   return first<{ tokens: number }>(db, sql, organisation, period)?.tokens ?? 0;
 }
 
-/** Members of one organisation, or of all if none is given. */
+/** Lists the members of one organisation, or of all if none is given. */
 export function listMembers(db: Database, organisation?: string, limit?: number): Member[] {
   const order = 'ORDER BY organisation, person LIMIT ?';
   return organisation === undefined
@@ -77,7 +77,7 @@ export function findMember(db: Database, organisation: string, person: string): 
   return first(db, 'SELECT * FROM member WHERE organisation = ? AND person = ?', organisation, person);
 }
 
-/** Memberships of one person, by organisation. */
+/** Lists the memberships of one person, ordered by organisation. */
 export function listMemberships(db: Database, person: string): Member[] {
   return all(db, 'SELECT * FROM member WHERE person = ? ORDER BY organisation', person);
 }
@@ -97,7 +97,7 @@ function toKey(row: KeyRow, nowMs: number): ApiKey {
   };
 }
 
-// A row without a hash is the revocation of a key that was never created, so it is not listed.
+// Does not list rows without a hash, because they are revocations of keys that were never created.
 export const keyListing: Listing<KeyRow, ApiKey> = {
   table: 'api_key',
   unlisted: 'hash IS NULL',

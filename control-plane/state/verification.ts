@@ -1,4 +1,4 @@
-/** Continuously compares the rows of `state.db` with their digest, and ends the process if they differ. */
+/** Continuously compares the rows of `state.db` with their digest. If they differ, ends the process. */
 
 import type { Closers } from '../../shared/runtime/closers.ts';
 import { endOnFault } from '../../shared/runtime/fault.ts';
@@ -10,7 +10,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export function startVerification(snapshot: Snapshot, closers: Closers, logger: Logger): void {
   const stop = new AbortController();
-  // End at once, because nothing may be decided on wrong rows. The next start rebuilds the file from the log.
+  // Ends the process at once, because nothing may be decided on wrong rows. The next start rebuilds the file from the log.
   const end = (fault: unknown): never => {
     quarantineFile(snapshot.path);
     return endOnFault(
