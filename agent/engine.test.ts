@@ -1,4 +1,4 @@
-// An agent detects its engine by polling it, and notices when the engine is down. The tests use simulated engines of each
+// Tests that an agent detects its engine by polling it, and notices when the engine is down. Uses simulated engines of each
 // kind.
 import { expect, onTestFinished, test } from 'vitest';
 import { type FaultyNode, startFaultyNode } from '../test/simulator/faulty-node.ts';

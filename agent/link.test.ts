@@ -1,4 +1,4 @@
-// An agent stays attached to a control plane as long as one accepts it, and reports its state. The tests use WebSocket
+// Tests that an agent stays attached to a control plane as long as one accepts it, and reports its state. Uses WebSocket
 // servers that accept, refuse, or stop responding.
 import { createServer, get, type IncomingMessage, type Server } from 'node:http';
 import { pino } from 'pino';
@@ -22,10 +22,10 @@ const logger = pino({ level: 'trace' }, { write });
 interface Replica {
   readonly url: string;
   readonly server: Server;
-  /** Received frames, oldest first. */
+  /** Frames received, the oldest first. */
   readonly frames: { type: string }[];
   readonly sockets: WebSocket[];
-  /** Status with which upgrades are refused; 0 accepts them. */
+  /** HTTP status with which upgrades are refused, or 0 to accept them. */
   refuse: number;
   upgrades: number;
 }
@@ -36,7 +36,7 @@ async function replica(autoPong = true): Promise<Replica> {
   const one: Replica = { url: '', server, frames: [], sockets: [], refuse: 0, upgrades: 0 };
   server.on('upgrade', (request, socket, head) => {
     one.upgrades++;
-    // A refused client may reset the connection.
+    // A client that was refused may reset the connection.
     socket.on('error', () => undefined);
     const known = request.url === nodeConnectPath && request.headers.authorization === `Bearer ${token}`;
     if (one.refuse !== 0 || !known || request.headers.origin !== undefined)
@@ -55,7 +55,10 @@ async function replica(autoPong = true): Promise<Replica> {
   return Object.assign(one, { url: `http://127.0.0.1:${port}` });
 }
 
-/** Longest possible pauses, oldest first. They are recorded and cut short. */
+/**
+ * The pauses that the link asked for, the oldest first and with the random part at its maximum. The test waits for only a
+ * hundredth of each.
+ */
 const pausesMs: number[] = [];
 const clock = {
   ...systemClock,
@@ -118,7 +121,7 @@ test('if no replica accepts the agent, it retries with growing pauses, and attac
   link(replicas);
   await until(() => pausesMs.length >= 9);
   expect(pausesMs.slice(0, 9)).toEqual([500, 400, 400, 800, 800, 1600, 1600, 3000, 3000]);
-  // There is one attempt per pause, plus the first.
+  // There is one attempt per pause, and one before the first pause.
   expect(replicas.reduce((sum, { upgrades }) => sum + upgrades, 0)).toBeLessThanOrEqual(pausesMs.length + 1);
   for (const one of replicas) one.refuse = 0;
   await until(() => taken(replicas) !== undefined);
@@ -129,7 +132,7 @@ test('a replica that answers no ping is abandoned', async () => {
   const well = await replica();
   link([silent, well]);
   await until(() => taken([silent, well]) !== undefined);
-  // Whichever replica it started with, it meets the silent one.
+  // The agent meets the silent replica here, whichever replica it tried first.
   well.sockets[0]?.close(1001, 'this replica ends');
   const before = well.sockets.length;
   await until(() => well.sockets.length > before);

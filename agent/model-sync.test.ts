@@ -1,5 +1,5 @@
-// Installed models reach engines that can load them, with their progress and failures, and no other model is touched. The
-// tests use an HTTP server that answers like Ollama, llama.cpp's router or vLLM on these few paths.
+// Tests that models installed for a node reach engines that can load them, with their progress and failures, and that no
+// other model is touched. Uses an HTTP server that answers like Ollama, llama.cpp's router or vLLM on the few paths needed.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { pino } from 'pino';
 import { afterEach, expect, test } from 'vitest';
@@ -19,7 +19,7 @@ afterEach(async () => {
 type Asked = [path: string, body: Record<string, unknown>];
 type Answer = (asked: Asked, response: ServerResponse) => void;
 
-/** Starts a server that records its requests. Returns it with the engine that an agent would see there. */
+/** Starts a server that records its requests. Returns it together with the engine that an agent would see there. */
 async function engineAt(
   dialect: Dialect,
   answer: Answer,
@@ -92,7 +92,7 @@ test('Ollama pulls a model, reports percentages, and may later be told to delete
   sync.setDesired(1, ['llama3']);
   await until(() => pull !== undefined);
   expect(sync.states()).toEqual([{ model: 'llama3', state: 'loading' }]);
-  // The line arrives in two parts, as it may over a network.
+  // The line arrives in two parts, which can happen over a network.
   const progress = line({ status: 'pulling', total: 200, completed: 85 });
   pull!.write(progress.slice(0, 10));
   pull!.write(progress.slice(10));
@@ -155,7 +155,7 @@ test('an outdated message about installs is ignored', async () => {
   await until(() => asked.length === 1 && sync.states().length === 0);
   sync.setDesired(6, ['old']);
   sync.reconcile();
-  // Nothing happens: a load of the old model would be requested within a few turns of the event loop.
+  // Waits to see that nothing happens. A load of the old model would be requested within a few turns of the event loop.
   await new Promise((resolve) => setTimeout(resolve, 30));
   expect(asked.map(([, body]) => body['model'])).toEqual(['new']);
 });

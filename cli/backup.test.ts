@@ -1,4 +1,4 @@
-/** Backups of real embedded logs and usage files: their content, what is refused, and what a restore brings back. */
+/** Tests backups of real embedded logs and usage files: their content, what is refused, and what a restore brings back. */
 import { createHash, generateKeyPairSync } from 'node:crypto';
 import {
   chmodSync,
@@ -63,7 +63,7 @@ async function append(...records: readonly LogRecord[]): Promise<void> {
   await log.close();
 }
 
-/** Period of the counters. Counters of earlier periods are not read. */
+/** The current billing period. Counters of earlier periods are not read. */
 const period = `${new Date().toISOString().slice(0, 7)}-01`;
 const incarnation = '0191b2c3-0000-4000-8000-000000000001';
 const replica = '0191b2c3-0000-4000-8000-000000000002';
@@ -136,7 +136,7 @@ test('a backup adds the commits since the last one and the current usage, readab
   expect(statSync(join(folder, 'copy')).mode & 0o777).toBe(0o700);
   expect(await done('backup verify copy')).toMatchObject({ position: 8, files: 3 });
 
-  // Segments have the format of an exported log.
+  // Log segments in a backup have the format of an exported log.
   const exported = ['1', '2'].map((n) =>
     gunzipSync(readFileSync(join(folder, `copy/log-00000${n}.jsonl.gz`))),
   );
@@ -175,7 +175,8 @@ test('a restore gives the same records and totals, and can be repeated after an 
   abort.abort();
   const interrupted = await cli(restore, { signal: abort.signal });
   expect(interrupted.code).toBe(130);
-  // Simulates a restore interrupted half-way: the log has the first commits, and the data folder is still empty.
+  // Simulates a restore that was interrupted half-way: the log contains the first commits, but the data folder is still
+  // empty.
   const log = await openLog(`sqlite:${join(folder, 'new')}`, { topic: 'headgate.control' });
   for (const value of before.slice(0, 5)) await log.append(value);
   await log.close();
@@ -275,7 +276,7 @@ test('an interrupted backup leaves the previous one whole, and the next one remo
   const abort = new AbortController();
   abort.abort();
   expect((await cli(backup, { signal: abort.signal })).code).toBe(130);
-  // Files that a process leaves if it is killed at different moments.
+  // Files that may remain if the process is killed at different moments.
   for (const name of [
     'log-000002.jsonl.gz',
     'log-000002.jsonl.gz.part',
@@ -300,7 +301,7 @@ test('another log, a shorter or longer one, and a folder with other files are re
   writer = new ChainWriter({ log: 'another-log' });
   await append(writer.open(), ...tiers(1));
   await refused(backup, 6, 'the log is not that of this backup');
-  // The log first ends at the position of the backup's last commit, then after it.
+  // In the first round the log ends at the position of the backup's last commit, and in the second round after it.
   for (let more = 0; more < 2; more++) {
     await append(...tiers(4));
     await refused(backup, 6, 'the log is not that of this backup');
@@ -321,7 +322,7 @@ test('another log, a shorter or longer one, and a folder with other files are re
 const gatewayToken = 'gateway-token-of-the-test';
 const withToken = { env: { HEADGATE_GATEWAY_TOKEN: gatewayToken } };
 
-/** Publishes counters of gateways on the topic at the new log's address. */
+/** Publishes gateways' counters on the topic at the new log's address. */
 async function publishCounters(...entriesOf: readonly (readonly [string, CounterEntry[]])[]): Promise<void> {
   const topic = await openLog(`sqlite:${join(folder, 'new')}`, { topic: countersTopic });
   const mac = new RecordMac(countersTopic, gatewayToken);
@@ -333,7 +334,7 @@ async function publishCounters(...entriesOf: readonly (readonly [string, Counter
   await topic.close();
 }
 
-/** Returns the totals that replace lost counters. */
+/** Returns the totals that the restore stored in place of lost counters. */
 function standing(): unknown {
   const copy = openCounterCopy(join(folder, 'new-cp', 'counters.db'));
   const state = new CounterState();
@@ -343,7 +344,7 @@ function standing(): unknown {
 }
 
 test.each<[string, (readonly [string, CounterEntry[]])[], CounterEntry[]]>([
-  // Retention has removed the gateways' counters, but the topic still ends above 0.
+  // Retention has removed the gateways' counters, although the topic does not end at 0.
   ['nothing from this period', [[replica, []]], [['acme', period, 21, 3]]],
   ['everything that was counted', [[replica, [['acme', period, 21, 3]]]], []],
   ['more than the backup', [[replica, [['acme', period, 70, 10]]]], []],
@@ -352,7 +353,7 @@ test.each<[string, (readonly [string, CounterEntry[]])[], CounterEntry[]]>([
     [
       [replica, [['acme', period, 7, 1]]],
       ['another-gateway', [['acme', period, 3, 1]]],
-      // Control planes publish these again from their totals.
+      // Control planes publish these counters again from their totals.
       ['rows', [['acme', period, 11, 1]]],
     ],
     [['acme', period, 11, 1]],
@@ -411,14 +412,14 @@ test('a restore that ended between two files can be repeated, also past a plante
   await done(restore);
   const inCp = (name: string): string => join(folder, 'new-cp', name);
   const expected = readFileSync(inCp('gateways.db'), 'hex');
-  // Simulates a restore that ended before its last step: gateways.db has its final name, usage.db does not.
+  // Simulates a restore that ended before its last step: gateways.db already has its final name, but usage.db does not.
   renameSync(inCp('usage.db'), inCp('usage.db.part'));
   writeFileSync(inCp('gateways.db.part'), 'half of it');
   await done(restore);
   expect(readFileSync(inCp('gateways.db'), 'hex')).toBe(expected);
   expect(readdirIn('new-cp').sort()).toEqual(['counters.db', 'gateways.db', 'lock.db', 'usage.db']);
   expect(standing()).toEqual([['acme', period, 21, 3]]);
-  // A restore into a complete data folder is refused.
+  // A restore into a data folder that is already complete is refused.
   await refused(restore, 6, 'it has counters.db');
 });
 
@@ -432,7 +433,7 @@ interface Manifest {
   readonly segments: readonly { readonly file: string }[];
 }
 
-/** Changes a manifest and corrects its checksum, as anyone with write access to the backup could. */
+/** Changes a manifest and corrects its checksum, as anyone who can write to the backup could. */
 function forgeManifest(of: string, change: (manifest: Manifest) => Partial<Manifest>): void {
   const path = join(folder, of, 'manifest.json');
   const { manifest } = JSON.parse(readFileSync(path, 'utf8')) as { manifest: Manifest };
@@ -491,7 +492,7 @@ test('a restore names the log’s signers, and writes nothing unless they are co
   await refused(signed, 6, 'skips the comparison of the signers');
   await refused(`${signed} --trust-signer ${computeFingerprint(foreign.publicKey)}`, 6, 'is refused');
   await refused(`${signed} --trust-signer nothing`, 2, 'no file can be read at nothing');
-  // Junk before the first commit, more than one read returns, does not hide anything.
+  // More junk before the first commit than one read returns must not hide anything.
   const path = join(folder, 'signed', 'manifest.json');
   const whole = readFileSync(path);
   const name = 'log-000001.jsonl.gz';

@@ -1,6 +1,7 @@
 /**
- * Each option and operand of each command gets a value that it does not accept. It must be refused before anything is sent,
- * and the error must name it and the accepted values. The cases come from the command tables, so new options are included.
+ * Gives each option and operand of each command a value that it does not accept. The value must be refused before anything is
+ * sent, and the error must name the option and the accepted values. The cases come from the command tables, so new options
+ * are included.
  */
 import type { Command, Option } from 'commander';
 import { beforeEach, expect, test } from 'vitest';
@@ -40,7 +41,7 @@ const samples: Readonly<Record<string, string>> = {
 const placeholderOf = ({ flags }: Pick<Option, 'flags'>): string => /[<[](.+)[>\]]/.exec(flags)?.[1] ?? '';
 const sampleOf = (option: Option): string => option.argChoices?.[0] ?? samples[placeholderOf(option)] ?? 'x';
 
-/** Builds a command line with everything that the command requires, except one option or operand. */
+/** Returns a command line with everything that the command requires, except for one option or operand. */
 function lineOf(command: Command, without: string): string[] {
   const operands = command.registeredArguments
     .filter(({ required }) => required)
@@ -68,7 +69,7 @@ const wrong: Readonly<Record<string, readonly string[]>> = {
   '--slower-than': ['zzz', '-1s', '1d', '2'],
   '--wait': ['zzz', '-1s', '2h', '4000s'],
 };
-/** Placeholders that accept any text, or whose values only the control plane knows. */
+/** Placeholders that accept any text, or whose values only the control plane can check. */
 const open = new Set([
   ...['id', 'text', 'file', 'folder', 'url', 'name', 'ids', 'field', 'cursor', 'host', 'stack', 'key'],
   'tier',

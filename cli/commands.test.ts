@@ -1,4 +1,4 @@
-/** Every command against a stub control plane: the request that it sends, and its output in each format. */
+/** Tests every command against a fake control plane: the request that it sends, and its output in each format. */
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
 import {
@@ -16,11 +16,12 @@ const cli = cliOf(server);
 
 type Fields = Record<string, unknown>;
 /**
- * A command's test case. `table` is part of the table; `more` is the body of a write, or what a read adds from other calls.
+ * A command's test case. `table` is text that the table must contain. `more` is the body of a write, or the fields that a
+ * read adds from other calls.
  */
 type Case = [line: string, call: string, answer: Fields, name: string, table: string, more?: Fields];
 
-/** Answers to additional calls that commands make. */
+/** Answers to the additional calls that some commands make. */
 const others: Readonly<Record<string, object>> = {
   '/usage/keys': { items: [] },
   '/gateways': { items: [] },
@@ -296,7 +297,7 @@ test('a page that is not the last one tells how to continue', async () => {
   expect(err).toContain('there are 7; the next ones: --after abc');
 });
 
-/** Answers with pages of two keys; there are five keys in total. */
+/** Answers with pages of up to two keys, of five in total. */
 function pagesOfKeys({ path, query }: SeenRequest): TestAnswer {
   if (path === '/usage/keys') return { body: { items: [] } };
   const from = Number(query['after'] ?? 0);

@@ -1,4 +1,7 @@
-/** The CLI never sends a token to a server that the token is not meant for. The tests check what a real listener receives. */
+/**
+ * Tests that the CLI never sends a token to a server for which the token is not meant. The tests check what a real listener
+ * receives.
+ */
 import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,7 +25,7 @@ beforeAll(async () => {
   mine = await startAdminServer();
 });
 afterEach(() => {
-  // In every test, nothing that the listener received may contain the secret.
+  // Checks after every test that the listener has not received the secret.
   expect(JSON.stringify(planted.seen)).not.toContain(secret);
   planted.seen.length = 0;
   mine.seen.length = 0;
@@ -108,7 +111,7 @@ test.each(['620', '602', '666'])(
   },
 );
 
-// Not tested: a file that belongs to another user, which only root can create.
+// A context file that belongs to another user is not tested, because only root can create one.
 test('a pipe in place of a context file is neither awaited nor read', async () => {
   const valid = join(root, 'valid.json');
   writeFileSync(valid, JSON.stringify({ admin: planted.url, token: 'a-token-of-the-pipe-1234' }));

@@ -1,10 +1,10 @@
-/** Ports that `doctor` checks on this machine. */
+/** Tests how `doctor` checks ports on this machine. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { expect, test } from 'vitest';
 import { runCli } from '../test/support/run-cli.ts';
 
-/** Findings about ports, with their objects. Empty if no port was checked. */
+/** Returns the findings about ports, with their objects. Empty if no port was checked. */
 async function ports(...argv: string[]): Promise<string[]> {
   const { out } = await runCli(['doctor', ...argv, '-o', 'json']);
   const { checks } = JSON.parse(out) as { checks: { code: string; level: string; object?: string }[] };
@@ -19,7 +19,7 @@ test('a port in use on another local address is reported, and a port given twice
   await once(server, 'listening');
   const port = String((server.address() as AddressInfo).port);
   expect(await ports('--pre', '--ports', `${port},${port}`)).toEqual([`warn ${port}`]);
-  // Named ports are checked even on machines where processes run.
+  // Ports that the command line names are checked even on machines where processes run.
   expect(await ports('--only', 'machine', '--ports', port)).toEqual([`warn ${port}`]);
   server.close();
   await once(server, 'close');

@@ -1,4 +1,6 @@
-/** At a terminal, each command that can change an answer says so before it is sent. Scripts do not see this note. */
+/**
+ * Tests that at a terminal each command that can change an answer says so before it is sent. Scripts must not see this note.
+ */
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +13,7 @@ import { cliOf, errorAnswer, useAdminServer } from '../test/support/admin-server
 const fleetFile = join(mkdtempSync(join(tmpdir(), 'headgate-test-')), 'fleet.yaml');
 writeFileSync(fleetFile, 'version: 1\n');
 
-/** A command line for each command and, if it asks for confirmation, the text to type. */
+/** A command line for each command. If the command asks for confirmation, the second text is typed in reply. */
 const lines: Readonly<Record<TurningName, readonly [line: string, typed?: string]>> = {
   'organisation.update': ['org suspend acme'],
   'organisation.delete': ['org delete acme', 'acme'],
@@ -61,7 +63,7 @@ beforeEach(() => {
 });
 
 const cli = cliOf(server);
-/** Paths that were written to. */
+/** Paths to which the CLI sent a write. */
 const written = () => server.seen.filter(({ method }) => method !== 'GET').map(({ path }) => path);
 
 test.each(commands)(
@@ -80,7 +82,7 @@ test.each(commands)(
     });
     const { path: of } = (asked?.body ?? {}) as { path?: string };
     expect(of).toMatch(new RegExp(`^${operationRoute(name as TurningName).path.replace(/:\w+/g, '[^/]+')}$`));
-    // Without --yes, undo only shows what it would do.
+    // Without --yes, undo only shows what it would do and sends no command.
     if (name !== 'commit.undo') expect(sent?.path).toBe(of);
   },
 );

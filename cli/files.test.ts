@@ -1,5 +1,6 @@
 /**
- * Commands that read files: state files, exported logs and embedded logs. The files are real, written by the production code.
+ * Tests commands that read files: state files, exported logs and embedded logs. The files are real and written by the
+ * production code.
  */
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The fleet as a file: apply, diff, export and validate. */
+/** Tests the fleet as a file: apply, diff, export and validate. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** Secrets that are printed once, and the wait that confirms a revocation. */
+/** Tests secrets that are printed only once, and the wait that confirms a revocation. */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';

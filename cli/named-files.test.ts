@@ -1,4 +1,7 @@
-/** A file named on a command line may be anything. Each command must end on its own, with an error that names the file. */
+/**
+ * Tests files named on a command line, which may be anything. Each command must end without help, with an error that names
+ * the file.
+ */
 import { mkdtempSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * Once a command may have been executed, only an answer to it can settle that. Whatever fails afterwards, the user reads that
- * the outcome is unknown, the command's ID, and how to find out.
+ * Tests commands that may have been executed although the CLI got no answer. Whatever fails afterwards, the user must read
+ * that the outcome is unknown, the command's id, and how to find out.
  */
 import { expect, test } from 'vitest';
 import { cliOf, errorAnswer, type TestAnswer, useAdminServer } from '../test/support/admin-server.ts';

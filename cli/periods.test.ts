@@ -1,4 +1,4 @@
-/** A new anchor day starts a new billing period. Usage of the current period must not be given back by mistake. */
+/** Tests that a new anchor day starts a new billing period, but does not give usage of the current period back by mistake. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operatorToken, startFleet, type TestFleet } from '../test/support/fleet.ts';
 import { type CliRun, runCli } from '../test/support/run-cli.ts';
@@ -43,7 +43,7 @@ test('a new anchor day that discards usage needs --force, and both periods are s
   expect(refused.err).toContain(`acme has used ${used} tokens in the period from ${before['period']}`);
   expect(refused.err).toContain('--force');
   expect(await usage('')).toEqual(before);
-  // Make the same change through the fleet file.
+  // Makes the same change through the fleet file.
   const file = await run('export');
   const changed = file.out.replace(/(id: acme\n(?:.*\n){1,4}? +anchor: ).*/, `$1${yesterday}`);
   expect(changed).not.toBe(file.out);

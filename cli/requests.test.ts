@@ -1,4 +1,4 @@
-/** `headgate requests`: the query behind each option, the output, and that missing results are always reported. */
+/** Tests `headgate requests`: the query for each option, the output, and that missing results are always reported. */
 import type { ServerResponse } from 'node:http';
 import { expect, test } from 'vitest';
 import { cliOf, useAdminServer } from '../test/support/admin-server.ts';

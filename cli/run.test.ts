@@ -1,4 +1,6 @@
-/** General promises of the CLI: exit codes, error texts, help, confirmation, and secrets that never leave it. */
+/**
+ * Tests what holds for all commands of the CLI: exit codes, error texts, help, confirmation, and secrets that never leave it.
+ */
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
@@ -19,7 +21,7 @@ beforeEach(() => {
 
 const cli = cliOf(server);
 
-/** Returns a loopback port without a listener. */
+/** Returns a loopback port on which nothing listens. */
 async function closedPort(): Promise<number> {
   const listener = createServer();
   const port = await portOf(listener);

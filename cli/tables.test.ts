@@ -1,6 +1,6 @@
 /**
- * Output of every command for people, on a real fleet with realistic names: no JSON in cells, no table wider than a screen,
- * ages in lists, grouped digits. Every new command must be added to one of the two tables below.
+ * Tests the output of every command for people, on a real fleet with realistic names: no JSON in cells, no table wider than a
+ * screen, ages in lists, grouped digits. Every new command must be added to one of the two tables below.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -113,7 +113,7 @@ function run(line: string, options: CliOptions = {}): Promise<CliRun> {
   return runCli(words.split(' '), { env, cwd: fleet.dir, ...options });
 }
 
-/** Commands that print what exists: a list, a resource or a page. Words in capitals stand for names in the fleet. */
+/** Commands that print a list, a resource or a page. Words in capitals stand for names in the fleet. */
 const printing = [
   'tier set Platinum --concurrency 1 --effect',
   'effect -f fleet.yaml',
@@ -156,7 +156,7 @@ const printing = [
   'snapshot inspect control-plane/state.db',
   'replay log.jsonl --verify',
 ];
-/** Commands that print a sentence, a value, a document or lines for other programs. Other tests check what they do. */
+/** Commands that print a sentence, a value, a document or lines for other programs. Other tests check their output. */
 const others = Object.entries({
   org: 'create set suspend resume delete',
   member: 'set link invite remove',
@@ -240,7 +240,7 @@ test('a key’s last use appears in the list, for one key, and in JSON', async (
   const { items } = JSON.parse((await run('key list -o json')).out) as { items: Record<string, unknown>[] };
   expect(items.find(({ id }) => id === names.key)).toMatchObject({ requestsOfDay: 1 });
   expect(items.find(({ name }) => name === 'leaked')).toMatchObject({ lastUsedAt: null, requestsOfDay: 0 });
-  // A past state does not include usage.
+  // A past state does not include usage, so the columns are empty.
   expect((await run('key list --at HEAD')).out).toMatch(/operator +- +-$/m);
 });
 

@@ -1,4 +1,7 @@
-/** The live tail over a real WebSocket: events arrive in order, without repeats or gaps, and it ends when asked to. */
+/**
+ * Tests the live tail over a real WebSocket: events must arrive in order, without repeats or gaps, and the tail must end when
+ * it is asked to.
+ */
 import type { IncomingMessage } from 'node:http';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
@@ -35,7 +38,7 @@ const event = (position: number, index = 0) => ({
 });
 const line = (position: number, index = 0): string => `${JSON.stringify(event(position, index))}\n`;
 
-/** Tails until `wanted` appears on stdout, then interrupts. */
+/** Runs the tail until `wanted` appears on stdout, then interrupts it. */
 async function tailUntil(wanted: string, argv: readonly string[], more: CliOptions = {}): Promise<CliRun> {
   const controller = new AbortController();
   const onStdout = (text: string): void => {
@@ -89,7 +92,7 @@ test('if more events arrive than can be held, the tail reconnects and all arrive
   const run = await tail(['--from', '1', '-q'], {
     signal: controller.signal,
     onStdout: async (text) => {
-      // Block the reader of stdout until too many events are waiting.
+      // Blocks the reader of stdout until too many events are waiting.
       await dropped;
       if (text === line(many)) controller.abort();
     },
@@ -150,7 +153,7 @@ test('a connection without pongs is closed, and the tail resumes over a new one'
   sockets.on('connection', (socket: WebSocket) => {
     connections++;
     socket.send(JSON.stringify(event(connections)));
-    // A half-open connection: it is open, but the peer no longer reads or answers.
+    // Simulates a half-open connection: it is still open, but the peer no longer reads or answers.
     if (connections === 1) socket.pause();
   });
   const controller = new AbortController();

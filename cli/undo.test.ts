@@ -1,4 +1,6 @@
-/** `undo` of a commit with several events. It is one command of the control plane, which undoes all of them or none. */
+/**
+ * Tests `undo` of a commit with several events. It is a single command of the control plane, which undoes all events or none.
+ */
 import { beforeEach, expect, test } from 'vitest';
 import { cliOf, errorAnswer, type TestAnswer, useAdminServer } from '../test/support/admin-server.ts';
 import type { CliRun } from '../test/support/run-cli.ts';
@@ -12,7 +14,7 @@ const lines = ['PUT /tiers/Pro  rank 2', 'DELETE /stacks/stk-a-b-1', 'DELETE /or
 const server = useAdminServer();
 beforeEach(() => answerWith({ commands }));
 
-/** Sets the answers to the inverse and to the command. */
+/** Sets the control plane's answers to the request for the inverse and to the undo command. */
 function answerWith(inverse: object, answer: TestAnswer = { body: { position: 10 } }): void {
   server.seen.length = 0;
   server.answer = ({ method, path }) => {
@@ -25,7 +27,7 @@ function answerWith(inverse: object, answer: TestAnswer = { body: { position: 10
 const cli = cliOf(server);
 const undo = (...more: string[]): Promise<CliRun> => cli(['undo', '7', ...more]);
 
-/** Requests that were sent, except those for the effect. */
+/** Requests that the CLI sent, except those that ask for the effect. */
 const sent = () => server.seen.filter(({ method, path }) => method !== 'GET' && path !== '/effect');
 
 test('undoing a commit is one command, and obeys --if-at and --dry-run', async () => {

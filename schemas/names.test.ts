@@ -1,4 +1,4 @@
-/** Follows names from a person's input into the log and out to terminals, pages and files. */
+/** Follows names from what a person types into the log, and from there to terminals, pages and files. */
 import { expect, test } from 'vitest';
 import { toCsv } from '../console/lib/csv.ts';
 import { bodySchemas } from './admin/commands.ts';

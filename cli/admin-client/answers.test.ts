@@ -1,4 +1,7 @@
-/** The compiler derives the answer type of a call from its method and path. A wrong claim fails the type check. */
+/**
+ * Tests that the compiler derives the answer type of a call from its method and path. If a claim here is wrong, the type
+ * check fails.
+ */
 import { expectTypeOf, test } from 'vitest';
 import type { AdminResponse } from '../../schemas/admin/admin.ts';
 import type { AnswerAt, Resource } from './answers.ts';

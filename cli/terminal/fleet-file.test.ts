@@ -1,4 +1,4 @@
-/** A fleet file is read unchanged, or refused with every fault at its line and column. */
+/** Tests that a fleet file is read unchanged, or refused with the line and column of every fault. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../test/support/budget.ts';

@@ -1,4 +1,4 @@
-/** Calls every route of a running control plane as every kind of caller. */
+/** Calls every route of a running control plane as every kind of caller, and checks who is let in. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import { askAdmin } from '../../test/support/ask-admin.ts';
@@ -34,7 +34,7 @@ interface Route {
   readonly access: readonly string[];
 }
 
-/** The API document does not describe WebSockets. */
+/** WebSocket routes, listed here because the API document does not describe them. */
 const webSockets: readonly Route[] = [
   { method: 'GET', path: '/admin/v1/events/stream', access: ['operator'] },
   { method: 'GET', path: '/nodes/v1/connect', access: ['node'] },
@@ -53,7 +53,7 @@ async function routes(): Promise<Route[]> {
   return [...documented, ...webSockets];
 }
 
-/** Queries that name acme, so that access depends only on the caller. */
+/** Query parameters that name acme, so that access depends only on the caller. */
 const queries: Record<string, string> = {
   '/members': 'organisation=acme',
   '/keys': 'organisation=acme',
@@ -91,12 +91,15 @@ const idOf: readonly (readonly [prefix: string, id: () => string])[] = [
   ['/tokens', () => nodeTokenId],
 ];
 
-/** No gateway runs here, so no decision is recorded. A missing decision is refused like another organisation's decision. */
+/**
+ * Whether the route is about a recorded decision. No gateway runs here, so none is recorded, and a missing decision is
+ * refused like another organisation's.
+ */
 function isOfNobody({ path }: Route): boolean {
   return path.endsWith('/decisions/{request}');
 }
 
-/** Status of one call. The call changes nothing. */
+/** Makes one call, which changes nothing, and returns its status. */
 async function status(route: Route, token: string | undefined, person?: string): Promise<number> {
   const { method, path } = route;
   const below = path.replace(/^\/admin\/v1/, '');
@@ -127,7 +130,7 @@ async function status(route: Route, token: string | undefined, person?: string):
   return response.status;
 }
 
-/** Treats every status except 401 and 403 as passed: the route itself answered. */
+/** Treats every status except 401 and 403 as passed, because the route itself answered. */
 const passed = (code: number): 'passed' | number => (code === 401 || code === 403 ? code : 'passed');
 
 describe('access to every route', () => {
@@ -299,7 +302,7 @@ describe('owners', () => {
     };
     expect((await send(undefined, 'POST', '/fleet/apply', { fleet: emptied })).status).toBe(409);
     expect((await set(undefined, 'olga', 'admin', '?force=true')).status).toBe(200);
-    // An organisation without an owner gets one from the operator.
+    // Only the operator can give an owner to an organisation that has none.
     expect((await set('ada', 'ada', 'owner')).status).toBe(403);
     expect((await set(undefined, 'olga', 'owner')).status).toBe(200);
   });

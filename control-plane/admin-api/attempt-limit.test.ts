@@ -1,4 +1,4 @@
-/** Wherever a secret is compared, wrong secrets are limited and the right one is always accepted. */
+/** Tests every place where a secret is compared: wrong secrets must be limited, and the right one must always be accepted. */
 import type { FastifyRequest } from 'fastify';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { nodeConnectPath } from '../../schemas/records/node-messages.ts';
@@ -95,7 +95,7 @@ test.each(places)('$place: $most wrong tokens a minute, and the right one always
     expect(Number(retryAfter)).toBeLessThanOrEqual(60);
     expect((await ask(secret)).status).toBe(passes);
   }
-  // A call without a token is not a guess.
+  // A call without a token does not count as a guess.
   if (!isConsole) expect((await statusOf(url)).status).toBe(401);
 });
 

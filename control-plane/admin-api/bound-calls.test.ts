@@ -1,4 +1,7 @@
-/** Bounds on open calls: each caller has one, organisations share one, and a part is reserved for operators. */
+/**
+ * Tests the bounds on open calls: one bound for each caller, one for all members of an organisation, and a part that is
+ * reserved for operators.
+ */
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -16,7 +19,7 @@ import { OpenCalls, openCallBounds } from '../state/open-calls.ts';
 
 const kinds = Object.keys(openCallBounds) as OpenCall[];
 
-/** Opens calls until one is refused. Returns their number, the refusal, and a function that ends them. */
+/** Opens calls until one is refused. Returns the number opened, the refusal's type, and functions that end the calls. */
 function fill(
   calls: OpenCalls,
   kind: OpenCall,
@@ -44,7 +47,7 @@ test.each(kinds)('%s: no person, operator session or organisation may exceed its
   expect([person.count, person.type]).toEqual([perCaller, 'TooManyRequests']);
   const organisation = fill(calls, kind, (n) => ({ person: `p-${n}` }), ['acme']);
   expect([perCaller + organisation.count, organisation.type]).toEqual([members / 2, 'TooManyRequests']);
-  // A full organisation does not hold back a member who also belongs to another one.
+  // A member of a second organisation can still open a call, although the first organisation is full.
   calls.begin(kind, { person: 'mia' }, ['acme', 'birch'], () => undefined)();
   const operators = fill(calls, kind, (n) => ({ session: `o-${n}` }), []);
   expect([operators.count, operators.type]).toEqual([members / 2 + forOperators, 'Busy']);
@@ -66,7 +69,7 @@ test.each(kinds)(
       move(1);
     };
     const taken = (): number => [...held.values()].reduce((sum, count) => sum + count, 0);
-    // Lets a few organisations open as many calls as they may.
+    // Lets a few organisations open as many calls as they are allowed.
     for (let at = 0; taken() < members; at++)
       for (let n = 0; n < members && taken() < members; n++)
         try {
@@ -93,7 +96,7 @@ beforeAll(async () => {
       { id: 'acme', name: 'Acme', tier: 'Pro', members: [{ person: 'vic', role: 'viewer' as const }] },
     ],
   });
-  // A gateway that confirms nothing keeps calls for confirmations open.
+  // A gateway that confirms nothing keeps calls open that wait for a confirmation.
   const log = await openLog(`sqlite:${join(plane.dir, 'log')}`, { topic: statusTopic });
   const { log: id } = await plane.admin.call('GET', '/status');
   await publish(
@@ -132,7 +135,7 @@ test.each([
       return status;
     };
     const client = new AbortController();
-    // A probe itself takes a place for a moment, so a refused caller asks again.
+    // A probe takes a place itself for a moment, so a refused caller must try again.
     const hold = async (): Promise<void> => {
       while (!client.signal.aborted) {
         const answer = await get(path, viewer, client.signal).catch(() => undefined);

@@ -1,4 +1,4 @@
-/** Tests which commands can be staged. A refusal names the next step, and nothing is written. */
+/** Tests which commands can be staged. A refusal must name the next step, and nothing may be written. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
 import { chat } from '../../test/support/api.ts';
@@ -123,7 +123,8 @@ test('an automatically withdrawn change shows its reason in the list and in doct
   const { value: key } = await fleet.key('cedar');
   const { answer: staged } = await call('PUT', `/tiers/Staged?${query}`, limits);
   const seen = async () => (await call('GET', `/staged-changes/${staged['id']}`)).answer;
-  // Each report counts the requests since the last one. A report that began before the wave is ignored, so keep sending.
+  // Each gateway report counts the requests since the last one, and reports that began before the wave are ignored. So keep
+  // sending requests.
   await expect
     .poll(
       async () => {

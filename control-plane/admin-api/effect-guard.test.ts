@@ -1,4 +1,7 @@
-/** The guard on effect: which commands it refuses, by which requests it judges, and how long a judgement holds. */
+/**
+ * Tests the guard that judges a command's effect: which commands it refuses, on which requests it bases its judgement, and
+ * how long a judgement holds.
+ */
 import { expect, test } from 'vitest';
 import { eventTypeNames } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -12,15 +15,15 @@ import { EffectGuard } from './effect-guard.ts';
 type Recorded = { asked: number; refused: number; lost: string[] };
 
 interface Fleet {
-  /** Requests in the records of the only gateway; undefined if it does not answer. */
+  /** Number of requests in the records of the only gateway, or undefined if the gateway does not answer. */
   readonly decisions?: number | undefined;
-  /** Requests in the gateway's traffic reports. */
+  /** Number of requests in the gateway's traffic reports. */
   readonly reported?: number;
   readonly countsTraffic?: boolean;
   readonly isReadable?: boolean;
 }
 
-/** Builds a guard whose history gives this answer, and counts the questions to gateways and history. */
+/** Builds a guard whose history gives this answer, and counts how often it asks gateways and the history. */
 function guardOf(recorded: Recorded | undefined, fleet: Fleet = {}) {
   const { decisions, reported = 0, countsTraffic = true, isReadable = true } = { decisions: 1000, ...fleet };
   const state = new TestState().given(smallFleet);

@@ -1,4 +1,4 @@
-/** Tests which effect a person sees if the state changes while the command is planned. */
+/** Tests which effect a person gets to see if the state changes while the command is being planned. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { expect, test } from 'vitest';
 import { known } from '../../test/support/commits.ts';
@@ -7,7 +7,7 @@ import { type AdminContext, setCaller } from './context.ts';
 import { effectHandlers } from './effect-route.ts';
 import type { AskedOf } from './operations.ts';
 
-/** Returns the questions to the history when ana of acme asks for an effect and `meanwhile` happens during planning. */
+/** Lets ana of acme ask for an effect while `meanwhile` happens. Returns the questions that the history was asked. */
 async function askedOf(meanwhile: Parameters<TestState['given']>[0]) {
   const state = new TestState().given(smallFleet);
   const asked: unknown[] = [];

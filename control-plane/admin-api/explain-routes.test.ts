@@ -1,4 +1,4 @@
-/** Questions about recorded decisions: each person has one at a time, and no person keeps others from asking. */
+/** Tests questions about recorded decisions: each person may ask one at a time, and no person can keep others from asking. */
 import { createServer, request as httpRequest, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -14,7 +14,7 @@ import { publish, reportOf } from '../../test/support/status-reports.ts';
 import { until } from '../../test/support/until.ts';
 
 const request = `req_${'0'.repeat(32)}`;
-/** Questions that the gateway has received but not answered. */
+/** Questions that the gateway has received but not answered yet. */
 const held: ServerResponse[] = [];
 let asked = 0;
 const gateway = createServer((_request, response) => {
@@ -24,7 +24,7 @@ const gateway = createServer((_request, response) => {
 let plane: TestControlPlane;
 beforeAll(async () => {
   const port = await portOf(gateway);
-  // The timeout is long, so that held questions end only when they are answered, even on a slow machine.
+  // The time-out is long, so that held questions end only when they are answered, even on a slow machine.
   const console = { bind: '127.0.0.1', port: 0, hosts: [], demo: true };
   plane = await startControlPlaneAlone({ console, askTimeoutMs: scaledMs(60_000) });
   const people = ['vic', 'vera', 'vlad'];
@@ -85,7 +85,7 @@ test.each(['explain', 'decision'] as const)('%s: a person’s second question wa
   const ofOther = ask(route, 'vera');
   await until(() => asked === from + 2);
   release();
-  // A missing decision and another organisation's decision get the same answer.
+  // A decision that does not exist and a decision of another organisation get the same answer.
   expect([(await first).status, (await ofOther).status]).toEqual([403, 403]);
   for (const at of [3, 4]) {
     await until(() => asked === from + at);
@@ -125,7 +125,7 @@ test.each(['explain', 'decision'] as const)(
   },
 );
 
-/** Calls the console. Does not use `fetch`, which does not let callers set Sec-Fetch-Site. */
+/** Calls the console without `fetch`, which does not let callers set Sec-Fetch-Site. */
 function inConsole(
   method: string,
   path: string,

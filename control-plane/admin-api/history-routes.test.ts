@@ -154,7 +154,7 @@ test('a commit of several events is undone by one commit, with a command for eac
     'DELETE /tiers/Undone',
     'DELETE /models/undone-8b',
   ]);
-  // A client that does not know the list gets no command at all.
+  // A client that does not know the field `commands` must not find any command elsewhere in the answer.
   expect(others).toEqual({ of: position, position });
   const undo = `/events/${position}/undo`;
   const dry = await done('POST', `${undo}?dryRun=true`);
@@ -173,7 +173,7 @@ test('a commit of several events is undone by one commit, with a command for eac
   ]);
   const after = await done('GET', `/changes?from=${before['position']}`);
   expect((after['items'] as Json[]).filter(({ table }) => table !== 'node')).toEqual([]);
-  // A client whose connection broke repeats the undo, although nothing is left to undo.
+  // A client whose connection broke can repeat the undo, although there is nothing left to undo.
   const again = await call('POST', undo, undefined, once);
   expect(again).toMatchObject({ status: 200, body: { of: position, repeated: true, position: undone } });
 });
@@ -184,7 +184,7 @@ test('if one command of an undo is refused, none is carried out', async () => {
   const organisations = [{ id: 'olm', name: 'Olm', tier: 'Undone-9' }];
   const fleet = { version: 1, models, tiers, organisations };
   const { position } = await done('POST', '/fleet/apply', { fleet });
-  // The commit's own organisation could be removed, but its tier is used by another one by now.
+  // The commit's organisation could be removed, but by now another organisation uses its tier.
   const later = await done('POST', '/organisations', { id: 'elm', name: 'Elm', tier: 'Undone-9' });
   const refused = await call('POST', `/events/${position}/undo`);
   expect(refused.status).toBe(409);
@@ -212,7 +212,7 @@ test('a commit can be undone while others keep committing', async () => {
   const member = async (tier: string): Promise<void> => {
     while (!isOver) await done('PUT', `/tiers/${tier}`, { models: '*', concurrency: ++commits });
   };
-  // Enough writers that the next commit is always waiting.
+  // Runs so many writers that another commit is always waiting.
   const members = Array.from({ length: 20 }, (_, index) => member(`Busy-${index}`));
   await until(() => commits > 40);
   const undone = await call('POST', `/events/${position}/undo`).finally(() => {
@@ -224,7 +224,7 @@ test('a commit can be undone while others keep committing', async () => {
   expect(await done('GET', '/organisations/acme')).not.toMatchObject({ name: 'Acme & Sons' });
 });
 
-// Runs last, because it cuts the fleet's history.
+// This test must run last, because it cuts the fleet's history.
 test('a repeated undo is answered even if the history has been cut since', async () => {
   const { position } = await done('PATCH', '/organisations/acme', { name: 'Acme Cut' });
   const undo = `/events/${position}/undo`;
@@ -235,7 +235,7 @@ test('a repeated undo is answered even if the history has been cut since', async
   // Waits until the history contains the commit.
   await done('GET', `/events/${undone}`);
   const history = openDatabase(join(fleet.dir, 'control-plane', 'history.db'), { durability: 'normal' });
-  // Simulates a cut, which never removes the last span.
+  // Simulates a cut of the history, which never removes the last span.
   history.prepare('UPDATE span SET seq = ?').run(undone);
   history.close();
   expect(await call('POST', undo)).toMatchObject({ status: 404, body: { error: { type: 'NotFound' } } });

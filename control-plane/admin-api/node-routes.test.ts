@@ -1,5 +1,6 @@
-// Goal: an agent can report only on the node of its token. Everything else that it sends is refused, bounded, and logged
-// without a secret. Method: one control plane over an embedded log, and sockets that send what no real agent would send.
+// Goal: an agent can report only on the node that its token belongs to. Everything else that it sends is refused, bounded,
+// and logged without a secret. Method: one control plane on an embedded log, and sockets that send what no real agent would
+// send.
 
 import { createServer } from 'node:http';
 import type { Socket } from 'node:net';
@@ -64,11 +65,11 @@ const listed = async (id: string): Promise<LiveNodeResource> => {
 interface Opened {
   readonly socket: WebSocket;
   readonly frames: unknown[];
-  /** Code and reason with which the control plane closed the socket. */
+  /** Resolves with the code and reason with which the control plane closed the socket. */
   readonly closed: Promise<{ code: number; reason: string }>;
 }
 
-/** Rejects with the status and body of a refused upgrade. */
+/** Opens an agent's socket. Rejects with the status and body if the upgrade is refused. */
 function open(token: string | undefined, headers: Record<string, string> = {}): Promise<Opened> {
   const url = controlPlane.admin.replace('http', 'ws') + nodeConnectPath;
   const socket = new WebSocket(url, {
@@ -186,7 +187,7 @@ test('frames after a flood are not read', async () => {
   const { id, token } = await node('flood-after');
   const { socket, closed } = await open(token);
   socket.send(hello(id));
-  // A thousand pongs of 125 bytes. The callback of the write says that the kernel has accepted them.
+  // Sends a thousand pongs of 125 bytes at a time. The write's callback tells when the kernel has accepted them.
   const pong = Buffer.concat([Buffer.from([0x8a, 0x80 | 125]), Buffer.alloc(4 + 125)]);
   const many = Buffer.concat(Array<Buffer>(1000).fill(pong));
   const raw = Reflect.get(socket, '_socket') as Socket;
@@ -200,7 +201,7 @@ test('frames after a flood are not read', async () => {
   };
   more();
   await closed;
-  // The buffers of two sockets hold a few MiB.
+  // The buffers of the two sockets hold only a few MiB, so the control plane cannot have read much more.
   expect(taken).toBeLessThan(16 * 2 ** 20);
 });
 
@@ -229,7 +230,7 @@ test('an agent that changes its models in each heartbeat causes few commits', as
 interface Invented {
   readonly place: 'pool' | 'organisation';
   readonly models: (turn: number) => string[];
-  /** Largest size of the events that follow the first report. */
+  /** Largest size in bytes of the events that follow the first report. */
   readonly bytesMax: number;
 }
 const long = (text: string): string => `${text}-${'\u00e9\u0001"'.repeat(60)}`.slice(0, 190);
@@ -388,7 +389,7 @@ test('image and rerank models are in the log only while the engine serves and re
   socket.send(hello(id));
   socket.send(heartbeat({ imageModels: ['m', 'not-served'], rerankModels: ['not-served', 'm'] }));
   await until(async () => (await reported()).length === 1);
-  // A heartbeat as agents of version 0.1 send it.
+  // Sends a heartbeat as agents of version 0.1 do.
   socket.send(heartbeat());
   await until(async () => (await reported()).length === 2);
   expect(await reported()).toEqual([{ imageModels: ['m'], rerankModels: ['m'] }, {}]);

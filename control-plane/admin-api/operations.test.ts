@@ -54,7 +54,7 @@ async function call(
   return answer;
 }
 
-/** Commands that were carried out, with their positions. */
+/** Commands that were carried out, with the positions of their commits. */
 const written: (readonly [name: OperationName, position: unknown])[] = [];
 
 type LimitsPage = OperationAnswer<'limits.list'>;
@@ -111,7 +111,7 @@ test('no two operations share a route, and each path has the parameters of its s
   }
 });
 
-/** Lists that stay short in any fleet, with the reason. */
+/** Lists that stay short in any fleet, each with the reason. */
 const shortLists: Readonly<Partial<Record<OperationName, string>>> = {
   'gateway.list': 'what runs, and has not been forgotten',
   'signer.list': 'control planes that may sign',
@@ -130,7 +130,7 @@ test('each list has pages: 100 rows by default, at most 1,000, and a cursor to c
     expect([name, next.length > 0]).toEqual([name, true]);
     const accepts = (limit: number): boolean => query?.safeParse({ limit }).success === true;
     expect([name, accepts(1000), accepts(0)]).toEqual([name, true, false]);
-    // Its answers end with a whole commit. It accepts any limit and returns as many events as one answer can hold.
+    // `event.list` accepts any limit, because its answers end with a whole commit and contain as many events as fit.
     if (name === 'event.list') continue;
     expect([name, accepts(1001)]).toEqual([name, false]);
     const path = operationRoute(name).path.replace(':id', String(id));
@@ -329,14 +329,15 @@ test('each route’s response matches its declaration, field by field', async ()
 
 test('the table of commands that change responses agrees with what their events can do', async () => {
   const turned = new Set<OperationName>();
-  // These two commands consist of other commands.
+  // These two commands consist of other commands, so they are not checked by their events.
   const whole = ['fleet.apply', 'commit.undo'];
   for (const [name, position] of written.filter(([name]) => !whole.includes(name))) {
     const { events } = (await call('GET', `/events/${position}`)) as { events: { type: EventTypeName }[] };
     const can = events.map(({ type }) => effectOfEvent(type)).filter((effect) => effect !== 'nothing');
     if (can.length > 0) turned.add(name);
   }
-  // A new organisation has no keys, so nothing is asked for it yet. Changes in waves are watched instead.
+  // These commands do not count: a new organisation has no keys that anyone could use yet, and changes in waves are watched
+  // instead.
   const notSaid = ['change.advance', 'change.withdraw', 'organisation.create'];
   expect([...turned, ...whole].sort()).toEqual([...turningNames, ...notSaid].sort());
 });

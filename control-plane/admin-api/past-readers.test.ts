@@ -10,15 +10,15 @@ import { History } from '../history/history.ts';
 import { PastStates } from '../history/past.ts';
 import { createPastReader } from './context.ts';
 
-/** Largest number of waiting questions that one caller may have. */
+/** Largest number of questions that one caller may have waiting. */
 const waiters = 64;
 
 interface Readers {
-  /** Gives the history the last commit. */
+  /** Adds the missing last commit to the history. */
   complete(): void;
-  /** Numbers of questions that were asked, and that left before an answer. */
+  /** Number of questions that were asked, and of those that left before they were answered. */
   readonly counts: { asked: number; left: number };
-  /** Asks for a position. The default is the last one, which the history does not have yet. */
+  /** Asks for the state at a position. Defaults to the last position, which the history does not contain yet. */
   ask(person: string, signal?: AbortSignal, seq?: number): Promise<number>;
 }
 
@@ -27,7 +27,7 @@ async function readers(): Promise<Readers> {
   const records = recordsOf(fleetHistory(7, 20));
   const present = memorySnapshot();
   present.apply(records);
-  // The history lacks the last commit, so a question about it waits.
+  // The history lacks the last commit, so a question about it has to wait.
   const topic = new MemoryTopic();
   for (const { value } of records.slice(0, -1)) topic.add(value);
   const history = new History({

@@ -1,4 +1,7 @@
-/** Bodies over real HTTP at a control plane: whose memory they take, how large they may be, and how they are refused. */
+/**
+ * Tests request bodies over real HTTP at a control plane: whose share of the memory they use, how large they may be, and how
+ * they are refused.
+ */
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken } from '../../test/support/fleet.ts';
@@ -45,7 +48,7 @@ test('an address that fills its share of memory with endless bodies keeps nobody
   const { bytes } = bodyLimits.tiny;
   const half = `${head(page, '/api/session', bytes)}${' '.repeat(bytes - 1)}`;
   const held = await Promise.all(Array.from({ length: 300 }, () => open(page, half)));
-  // A share of the memory has room for 256 of these bodies.
+  // An address's share of the memory has room for 256 of these 300 bodies, so at least 44 are refused.
   const refusedOf = () => held.filter(({ text }) => text !== '');
   await vi.waitFor(() => expect(refusedOf().length).toBeGreaterThanOrEqual(44), { timeout: 20_000 });
   const refused = refusedOf()[0]?.text ?? '';
@@ -110,7 +113,7 @@ test('a WebSocket upgrade with a body is not asked for it', async () => {
     'Expect: 100-continue',
   ];
   const peer = await open(api, `${asks.join('\r\n')}\r\n\r\n`);
-  // The first event comes after everything else that the server answers.
+  // Waits for the first event, because the server sends it after everything else.
   expect(await peer.received(/log\.created/)).toBe(true);
   expect(peer.text).toMatch(/^HTTP\/1\.1 101 /);
   expect(peer.text).not.toContain('100 Continue');

@@ -1,4 +1,7 @@
-/** Streams of requests: a slow client gets all rows although the buffer is bounded, and a member's rate is bounded. */
+/**
+ * Tests streams of requests: a slow client must get all rows although the buffer is bounded, and a member's request rate is
+ * limited.
+ */
 import { createServer, get, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** Downloads, over loopback and from several addresses, of a state that is larger than a connection's buffers. */
+/** Tests downloads of a state that is larger than a connection's buffers, over loopback and from several addresses. */
 
 import { readdirSync } from 'node:fs';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
@@ -16,7 +16,7 @@ const dir = folderOfFile('snapshot-route');
 const open: ClientRequest[] = [];
 let plane: TestControlPlane;
 
-/** More bytes than the socket buffers at both ends of a connection hold. */
+/** Smallest size of the state in bytes: more than the socket buffers at both ends of a connection hold. */
 const stateBytesMin = 9_000_000;
 
 beforeAll(async () => {
@@ -50,7 +50,7 @@ interface Download {
   response?: IncomingMessage;
 }
 
-/** Requests the snapshot without reading it. */
+/** Requests the snapshot but does not read it. */
 function download(address: string, token = gatewayToken): Download {
   const pending: Download = {};
   const sent = request(`${plane.url}/admin/v1/snapshot`, {
@@ -69,7 +69,7 @@ function download(address: string, token = gatewayToken): Download {
   return pending;
 }
 
-/** Reads a download to its end. */
+/** Reads a download to its end and returns its size in bytes. */
 async function bytesOf(pending: Download): Promise<number> {
   await until(() => pending.response !== undefined);
   expect(pending.status).toBe(200);

@@ -1,5 +1,5 @@
-// Goal: the plots show what the gateways answered, to everyone who may see it and to nobody else. Method: a fleet in one
-// process, and requests of two organisations, read once every gateway must have reported.
+// Goal: the traffic plots show what the gateways answered, to everyone who may see it and to nobody else. Method: a fleet in
+// one process, and requests of two organisations, read after every gateway must have reported.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { askAdmin } from '../../test/support/ask-admin.ts';
@@ -34,7 +34,7 @@ function read(query: string, person?: string): Promise<Response> {
   return askAdmin(fleet.controlPlane.admin, `/traffic${query}`, { as: person });
 }
 
-/** Number of requests in all steps. */
+/** Returns the number of requests in all steps of the plot. */
 async function requestsIn(query: string, person?: string): Promise<number> {
   const { steps, stepSeconds } = (await (await read(query, person)).json()) as Traffic;
   return Math.round(steps.reduce((sum, step) => sum + step.requestsPerSecond * stepSeconds, 0));

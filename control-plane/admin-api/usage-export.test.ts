@@ -1,4 +1,4 @@
-/** Exports usage over real HTTP from a real store. */
+/** Tests exporting usage over real HTTP from a real store. */
 import type { AddressInfo } from 'node:net';
 import Fastify from 'fastify';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -84,7 +84,7 @@ test('exporting everything contains every row once, in slices', async () => {
 test('an export states from which day it is complete', async () => {
   const completeFrom = async () => {
     const response = await fetch(url);
-    // Read the answer, because an unread one keeps its connection open and the server waits for it when it closes.
+    // Reads the answer, because an unread answer keeps its connection open, and the server would wait for it when it closes.
     await response.text();
     return response.headers.get('x-headgate-complete-from');
   };

@@ -1,7 +1,7 @@
 /**
- * Concurrent commands are appended together, and each is decided separately. The random runs use several replicas on a log
- * that loses, duplicates and delays records: a completed command is in the chain exactly once, at its position, and a refused
- * one never is.
+ * Tests that concurrent commands are appended together, but decided separately. The random runs use several replicas on a log
+ * that loses, duplicates and delays records: a completed command must be in the chain exactly once, at its position, and a
+ * refused command never.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
@@ -47,7 +47,7 @@ async function replicaOn(topic: MemoryTopic, { fault = () => 'none', signer }: R
       return log.end();
     },
   });
-  // The replicator must not probe the end of the log by itself.
+  // The long interval keeps the replicator from probing the end of the log without being asked.
   const replicator = new Replicator({ snapshot, log: counted, probeIntervalMs: 3_600_000 });
   replicator.start();
   closes.push(() => replicator.stop());
@@ -118,7 +118,7 @@ test('each command sees the effects of those before it: refusals, positions, rep
 
 test('commands decided on a commit that the log does not have are decided again', async () => {
   const topic = newTopic();
-  // The first record of the first group never reaches the log.
+  // Loses the first record of the first group, so that it never reaches the log.
   const faults: AppendFault[] = ['refused'];
   const replica = await replicaOn(topic, { fault: () => faults.shift() ?? 'none' });
   const outcomes = await Promise.allSettled([
@@ -170,7 +170,7 @@ test('nothing is appended after a change of the signers before the change is in 
 const seed = Number(process.env['HEADGATE_SEED'] ?? Date.now() % 1_000_000);
 const faultKinds: readonly AppendFault[] = ['lost', 'duplicated', 'delayed', 'ack-lost', 'refused'];
 
-/** Several replicas that each run many commands at once, some of them on more than one replica. */
+/** Runs several replicas, each with many commands at once. Some commands run on more than one replica. */
 async function randomRun(random: () => number): Promise<Record<string, number>> {
   const below = (max: number): number => Math.floor(random() * max);
   const topic = newTopic();
@@ -190,7 +190,7 @@ async function randomRun(random: () => number): Promise<Record<string, number>> 
     issued.push({ id, organisation, outcome });
   });
   const all = Promise.all(running);
-  // Delayed records arrive eventually and faults stop, so that every command finishes.
+  // Delayed records arrive eventually and faults stop after a while, so that every command finishes.
   const release = setInterval(() => topic.delayed > 0 && topic.release(below(topic.delayed)), 5);
   setTimeout(() => (share = 0), 200);
   await all;
@@ -213,7 +213,8 @@ async function randomRun(random: () => number): Promise<Record<string, number>> 
   const done = issued.flatMap(({ id, outcome }) =>
     outcome !== undefined && 'status' in outcome && outcome.status === 'done' ? [{ id, outcome }] : [],
   );
-  // If both replicas make the same record of one command within a millisecond, both count as its writer.
+  // Compares positions, because both replicas count as the writer if they make the same record of a command within a
+  // millisecond.
   expect(new Set(done.map(({ outcome }) => outcome.position)).size).toBe(
     new Set(done.map(({ id }) => id)).size,
   );

@@ -26,7 +26,7 @@ beforeEach(() => {
   folder = folderOfTest('parts');
 });
 
-/** A replica on an in-memory log. */
+/** Opens a replica on an in-memory log. */
 function replica(name = 'state') {
   const topic = new MemoryTopic();
   topic.add(new ChainWriter({ log: name }).open().value);
@@ -104,7 +104,7 @@ test('guards and If-Match judge the whole file before its first part', async () 
   await expect(apply(fleet, { ifAt: 7 })).rejects.toMatchObject({ type: 'PositionMoved' });
   expect(await apply(fleet, { ifAt: 1 })).toMatchObject({ status: 'done', position: 2 });
   await apply(fleet);
-  // The first part only adds; it would remove nothing.
+  // This file's first part only adds organisations. It would not remove anything yet.
   const organisations = Array.from({ length: 6000 }, (_, n) => ({ id: `new-${n}`, name: 'x'.repeat(150) }));
   const other = { version: 1 as const, organisations };
   await expect(apply(other, { prune: true })).rejects.toMatchObject({ type: 'GuardRefused' });
@@ -127,7 +127,7 @@ test('the rest of a file is planned on a state that includes commits made betwee
   expect(await apply(fleet)).toMatchObject({ status: 'unchanged' });
 });
 
-/** An apply whose decider blocks the event loop for longer than a slice before each of its first pieces. */
+/** An apply command whose decider blocks the event loop for longer than a slice before each of its first pieces. */
 function slow(decidesMax: number, piece: (decided: number) => boolean) {
   const apply = commandsByName['fleet.apply'];
   let decided = 0;
@@ -170,7 +170,7 @@ test('a plan on an outdated state is made again, and without pauses if the state
   const small = largeFleet(10);
   const id = small.organisations?.[0]?.id ?? '';
   const seqs = new Map<number, number>();
-  /** False once another writer's commit arrived in the middle. */
+  /** Returns false once another writer's commit has arrived in the middle of the decision. */
   const isUnmoved = (decides: number): boolean => {
     if (!seqs.has(decides)) {
       seqs.set(decides, snapshot.seq);
@@ -205,7 +205,9 @@ test('a plan’s refusal comes from the state at the head, and a repeat is answe
 
 const room = 1000;
 
-/** A plan whose events have the given sizes in bytes. Only some may begin a part, and commits have limited room. */
+/**
+ * Plans events of the given sizes in bytes, for commits with limited room. `mayBegin` tells which events may begin a part.
+ */
 function plan(sizes: readonly number[], mayBegin: (at: number) => boolean = () => true) {
   const event = (name: string): KnownEvent =>
     known('organisation.set', { id: 'o', name, tier: null, anchor: '2026-01-01' });
@@ -217,13 +219,13 @@ function plan(sizes: readonly number[], mayBegin: (at: number) => boolean = () =
 }
 
 test('a part takes what fits and ends where the next may begin, and a file that fits is one part', () => {
-  // Two events have a comma between them.
+  // In a commit there is a comma between two events, which also takes a byte.
   const sizes = [200, 200, 200, 200];
   expect(plan([...sizes, 196])()).toMatchObject({ remaining: 0, commits: 1 });
   expect(plan([...sizes, 197])()).toMatchObject({ extra: { end: 4 }, remaining: 1, commits: 2 });
   const nine = plan([...sizes, ...sizes, 200], (at) => at !== 4);
   expect(nine()).toMatchObject({ extra: { end: 3 }, remaining: 6, commits: 3 });
-  // If no event may begin a part, size alone decides.
+  // If no event may begin a part, size alone decides where a part ends.
   expect(plan([...sizes, 200], () => false)()).toMatchObject({ remaining: 1 });
   expect(() => plan([200, 200])(commitBytesMax - 150)).toThrow(/one of its changes alone is larger/);
 });

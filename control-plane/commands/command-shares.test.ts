@@ -1,4 +1,4 @@
-/** One member's load never keeps others from running commands: over real HTTP, on a real control plane. */
+/** Tests over real HTTP, on a real control plane, that one member's load never keeps others from running commands. */
 import { Agent, request } from 'node:http';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => plane.close());
 
-/** Each test uses people of its own, because no test waits for the minute to pass. */
+/** Each test uses other people, because no test waits until the minute has passed. */
 let round = 0;
 const person = (name: string) => `${name}-${round}`;
 const anyRate = { commandsPerPersonPerMinute: 1_000_000, commandsPerOrganisationPerMinute: 1_000_000 };
@@ -82,7 +82,7 @@ test.each([['without a rate', anyRate] as const, ['with the default bounds', {}]
     });
     let [done, refused] = [0, 0];
     const flood = Array.from({ length: 1200 }, async () => {
-      // Connections that fail are not part of this claim.
+      // This test is not about connections that fail, so ignore their errors.
       const answer = await createKey('acme', person('mem'), agent).catch(() => undefined);
       if (answer?.status === 200) done++;
       else refused++;
@@ -183,7 +183,10 @@ const sizes = {
   waitMs,
 };
 
-/** Callers in the order in which they were served while something ran; `busy` for those that found the queue full. */
+/**
+ * Returns the callers in the order in which they were served while another call ran, then `busy` for those that found the
+ * queue full.
+ */
 async function served(names: readonly string[]): Promise<string[]> {
   const queue = new CallerQueue(sizes);
   const end = await queue.acquire('running');

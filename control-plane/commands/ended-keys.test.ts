@@ -1,4 +1,4 @@
-/** The removal of ended keys: the clocks that it follows, and replicas that run at once. */
+/** Tests the removal of ended keys: the clocks that it follows, and replicas that run at the same time. */
 import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { dayMs } from '../../schemas/durations.ts';
 import { parseCommit } from '../../schemas/events/commit.ts';
@@ -17,9 +17,9 @@ const created = (n: number, expiresAt: string | null = null) =>
     ...{ expires: expiresAt === null ? 'never' : '30d', expiresAt },
   });
 
-/** The log's clock, in ms since the first moment. */
+/** Time of the log's clock, in ms since the first moment. */
 let logMs = 0;
-/** Time that has passed on the machine, if it differs from the log's. */
+/** Time that has passed on this machine, in ms, if it differs from the log's time. */
 let passedMs: number | undefined;
 afterEach(() => {
   passedMs = undefined;
@@ -44,7 +44,7 @@ async function replicaOn(topic: MemoryTopic, now = () => firstMomentMs + logMs) 
   const clocks = { now, monotonicMs: () => passedMs ?? logMs };
   const endedKeys = new EndedKeys({ name: 'cp', snapshot, replicator, writer, logger: quiet, ...clocks });
   const ids = () => snapshot.db.prepare('SELECT id FROM api_key ORDER BY id').pluck().all();
-  /** Writing a record moves the log's clock. */
+  /** Moves the log's clock by writing a record. */
   const at = async (days: number) => {
     logMs = days * dayMs;
     await writer.write(`tick-${days}-${Math.random()}`, 'operator', () => [{ type: 'no_op', data: {} }]);
@@ -80,7 +80,7 @@ test('the log keeps a deleted key’s id, organisation and name', async () => {
     },
   ]);
   expect(by).toBe('control-plane:cp');
-  // A reader that does not know the event skips it and keeps the key as ended.
+  // The event is not critical: a reader that does not know it skips it and keeps the key as ended.
   expect(events.map(({ critical }) => critical)).toEqual([false]);
 });
 

@@ -137,11 +137,11 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
 ])('only differences are changed: %s', (_claim, change, changes) => {
   const state = new TestState();
   apply(state, whole);
-  // Needs force, because one change takes the role of the only owner away.
+  // Needs force, because one of the changes takes the role from the only owner.
   const { answer } = apply(state, change(whole), { force: true });
   const found = answer['changes'] as readonly Change[];
   expect(found.map(withoutValues)).toEqual(changes);
-  // Each changed field lists its value before and after.
+  // Each changed field must list its value before and after the change.
   for (const { fields = [], values = [] } of found) {
     expect(values.map(({ field }) => field)).toEqual(fields);
     for (const { before, after } of values) expect(before).not.toEqual(after);
@@ -277,7 +277,7 @@ const text = fc
   .string({ minLength: 1, maxLength: 20, unit: 'grapheme' })
   .filter((name) => nameSchema.safeParse(name).success);
 
-/** Documents that are valid by construction. Undefined members are left out, as in JSON. */
+/** Fleet documents that are always valid. Undefined members are left out, as in JSON. */
 const fleets: fc.Arbitrary<Fleet> = fc
   .record({
     models: fc.uniqueArray(model, { maxLength: 4 }),
@@ -409,7 +409,7 @@ test('an export applies as unchanged, even with pruning, and recreates the same 
       try {
         apply(state, two, { force: true });
       } catch {
-        // A stack of the first file belongs to another organisation in the second.
+        // A stack of the first file belongs to another organisation in the second file, which is refused.
       }
       const given = fleetSchema.parse(JSON.parse(JSON.stringify(exportFleet(state.db))));
       expect(apply(state, given).events).toEqual([]);

@@ -36,7 +36,7 @@ function nodes(place: 'pool' | 'acme', count: number): KnownEvent[] {
   }));
 }
 
-// The small fleet has one key in each of two organisations, and one node in the pool.
+// The small fleet adds one key in each of two organisations, and one node in the pool.
 test.each<[claim: string, given: KnownEvent[], refused: boolean]>([
   ['9 keys of 10', keys('acme', 8), false],
   ['10 keys of 11', keys('acme', 9), true],
@@ -134,7 +134,7 @@ test.each<[limit: keyof typeof limits, fill: string, event: KnownEvent]>([
 ])('the last of %s is accepted, and one more is refused', (limit, fill, event) => {
   const state = new TestState();
   const series = `WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)`;
-  // In an INSERT, WITH comes before SELECT.
+  // Puts the series at this place, because in an INSERT, WITH comes before SELECT.
   const sql = fill.replace('SELECT', `${series} SELECT`);
   state.db.prepare(sql).run(limits[limit] - 1);
   state.countKeys();
@@ -203,7 +203,7 @@ test('only active keys count towards the fleet’s bound, and the refusal says h
   const two = () => checkCardinality(state.db, keys('acme', 2), testNowMs);
   const next = 'revoke keys that nobody uses: revoked and expired keys do not count';
   expect(two).toThrow(expect.objectContaining({ type: 'Conflict', next }));
-  // One of the keys that end today has ended. Keys are checked one by one only now that the bound is reached.
+  // One of the keys that end today has already ended. Keys are checked one by one only once the bound is reached.
   state.db.prepare(`UPDATE api_key SET revoked_at = ? WHERE id = 'key-other'`).run(testNowMs);
   expect(two).not.toThrow();
 });
@@ -218,7 +218,7 @@ test('each bound says how to make room, and the advice about keys works', () => 
     state.when('key.create', { body: { organisation: 'acme', name: 'k', expires: '90d' } }, context);
   expect(another).toThrow(expect.objectContaining({ next: expect.stringContaining('revoke keys') }));
   state.when('key.revoke', { params: { id } });
-  // The revoked key still counts as a stored key until it is forgotten.
+  // A revoked key counts as a stored key until it is forgotten.
   expect(another).toThrow(expect.objectContaining({ next: expect.stringContaining('--forget-keys-after') }));
   state.given([{ type: 'key.forgotten', data: { id: String(id), organisation: 'acme', name: 'k' } }]);
   expect(another).not.toThrow();

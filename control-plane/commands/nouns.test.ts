@@ -13,11 +13,11 @@ interface Input {
   readonly force?: boolean;
   readonly given?: readonly KnownEvent[];
 }
-/** `expected` lists the types of the events, or is the type of the refusal. */
+/** A test case. `expected` is the list of event types, or the type of the refusal. */
 type Case = readonly [name: string, input: Input, expected: readonly string[] | string];
 
 const drained: KnownEvent = { type: 'node.drained', data: { id: 'pool-1' } };
-/** A fleet in which `pool-1` and, if given, a `second` node serve the pool's only model. */
+/** Returns the events of a fleet in which `pool-1` and, if given, a second node serve the pool's only model. */
 function serving(...second: readonly string[]): KnownEvent[] {
   return ['pool-1', ...second].flatMap((id): KnownEvent[] => {
     const own = { id, owner: 'control-1', generation: 1 };
@@ -204,7 +204,7 @@ test('an organisation without a tier has none, and its period begins on the day 
 test('a stack gets an unused id of the right shape', () => {
   const state = new TestState().given(smallFleet);
   let byte = 0;
-  // The first generated id is taken, the second is free.
+  // Generates an id twice: the first one is taken, the second one is free.
   const mint = (bytes: number) => new Uint8Array(bytes).fill(Math.floor(byte++ / 4));
   const first = state.when('stack.create', { body: { organisation: 'acme' } }, { mint }).answer['id'];
   byte = 0;

@@ -1,11 +1,11 @@
-/** Commands with critical events are refused until every gateway knows the events. */
+/** Tests that commands with critical events are refused until every gateway knows these events. */
 import { expect, test } from 'vitest';
 import { eventDefinitions } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
-/** A critical event, known since version 1 of the fold. The fleet's oldest build has version 0. */
+/** A critical event that is known since version 1 of the fold. The fleet's oldest build has version 0. */
 const critical: KnownEvent = { type: 'key.revoked', data: { id: 'key-1' } };
 const other: KnownEvent = { type: 'no_op', data: {} };
 const check = (events: readonly KnownEvent[], readers?: readonly LogReader[]) => () =>

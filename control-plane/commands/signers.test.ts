@@ -1,4 +1,4 @@
-/** Rules for adding and removing the log's signers, and the replicas that must keep the right to sign. */
+/** Tests the rules for adding and removing the log's signers, and which replicas must keep the right to sign. */
 import { expect, test } from 'vitest';
 import { computeFingerprint } from '../../shared/log/core/signing.ts';
 import { newSigner } from '../../test/contract/signer-changes.ts';
@@ -58,7 +58,7 @@ test('without force, no change takes a running replica’s right to write', () =
   expect(() => add(a, view([], a, ...others))).toThrow(refusal('GuardRefused', /cp-2, cp-3/));
   expect(() => remove(b, view([a, b], a, replica('cp-2', b)))).toThrow(refusal('GuardRefused', /: cp-2$/));
   expect(() => remove(a, view([a, b], a, replica('cp-2', b)))).toThrow(refusal('GuardRefused', /: cp-1$/));
-  // This replica's own report may not have arrived yet.
+  // This replica's own report may not have arrived yet, so its key is passed separately.
   expect(() => remove(a, { signers: [a, b], own: a, replicas: [] })).toThrow(
     refusal('GuardRefused', /this one/),
   );

@@ -1,4 +1,4 @@
-/** The console's listener in front of a running control plane: who may sign in, in which way, and what they may do. */
+/** Tests the console's listener of a running control plane: who can sign in, in which way, and what they can do then. */
 import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -45,7 +45,7 @@ interface Answer {
   readonly text: string;
 }
 
-/** Used instead of `fetch`, which does not allow callers to set Host, Origin or Sec-Fetch-Site. */
+/** Makes a call without `fetch`, which does not allow callers to set Host, Origin or Sec-Fetch-Site. */
 function call({
   method = 'GET',
   path,
@@ -87,7 +87,7 @@ const asOperator = (): Promise<string> => signIn({ operatorToken });
 const as = (person: string): Promise<string> => signIn({ demo: person });
 const me = (cookie: string | undefined, console?: string): Promise<Answer> =>
   call({ path: '/api/me', cookie, console });
-/** Renames one listener's cookie for the other, because the cookie's name contains the port. */
+/** Renames a cookie of one listener for another, because the cookie's name contains the port. */
 const moved = (cookie: string, from: string, to: string): string =>
   cookie.replace(new URL(from).port, new URL(to).port);
 
@@ -171,7 +171,7 @@ describe('signing in', () => {
       'acme',
       'birch',
     ]);
-    // Members cannot grant by a link what they could not grant by a role.
+    // Members cannot use a link to grant more than they could grant by a role.
     expect((await made('olga', await as('ada'))).status).toBe(403);
     expect((await made('mia', await as('mia'))).status).toBe(403);
     expect((await made('mia', await as('ben'))).status).toBe(403);
@@ -514,7 +514,7 @@ describe('role × route', () => {
     for (const [path, methods] of Object.entries(paths))
       for (const [verb, operation] of Object.entries(methods)) {
         const below = path.replace(/^\/admin\/v1/, '');
-        // The record alone tells whose decision this is; see test/explain.
+        // Skips recorded decisions, because only the record tells whose decision it is. Tests in test/explain cover them.
         if (below === '/decisions/{request}') continue;
         if (
           /^\/(?:openapi\.json|snapshot|log|counters|requests\/stream)$/.test(below) ||

@@ -1,4 +1,6 @@
-/** Sign-in through a real identity provider: who may sign in, with which invitation, and which answers are rejected. */
+/**
+ * Tests signing in through a real identity provider: who can sign in, with which invitation, and which answers are rejected.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
@@ -59,7 +61,7 @@ async function begin(invitation?: string): Promise<{ url: string; cookie: string
   return { url, cookie, flags: answer.headers.getSetCookie().join('\n') };
 }
 
-/** Delivers the provider's answer as a browser does. Returns the redirect's target and the session, if there is one. */
+/** Delivers the provider's answer as a browser does. Returns the target of the redirect, and the session if there is one. */
 async function comeBack(address: string, cookie: string) {
   const answer = await fetch(address, {
     redirect: 'manual',
@@ -137,7 +139,7 @@ describe('invitations', () => {
     expect((await me(session)).organisations).toMatchObject([{ id: 'acme', role: 'member' }]);
     const second = await signIn('ivo', invitation);
     expect([second.to, second.session]).toEqual(['/sign-in?failed=invitation', undefined]);
-    // An existing member stays unchanged and does not use up the invitation.
+    // An existing member is not changed and does not use up the invitation.
     const other = await invite('viewer', 'ada');
     await signIn('ina', other.invitation);
     expect((await me(session)).organisations).toMatchObject([{ role: 'member' }]);

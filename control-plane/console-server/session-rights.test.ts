@@ -1,4 +1,6 @@
-/** No session ever has more rights than it was given, however it began and whatever happens to its person later. */
+/**
+ * Tests that no session ever has more rights than it was given, however it began and whatever happens to its person later.
+ */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Role } from '../../schemas/names.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
@@ -28,7 +30,10 @@ const laters = [
 ] as const;
 type Later = (typeof laters)[number];
 
-/** Rights of the session: everything, those of a role, `nothing` although signed in, or `over` once it has ended. */
+/**
+ * Rights of a session: those of the operator or of a role, `nothing` if the person is signed in without rights, or `over` if
+ * the session has ended.
+ */
 type Rights = 'operator' | Role | 'nothing' | 'over';
 
 function rightsAfter(way: Way, later: Later): Rights {
@@ -50,7 +55,7 @@ function rightsAfter(way: Way, later: Later): Rights {
   }
 }
 
-/** Statuses of: a read, a member's command, an owner's command, a wait. */
+/** Statuses of four calls with each kind of rights: a read, a member's command, an owner's command, and a wait. */
 const statusesOf: Record<Exclude<Rights, 'approver'>, readonly number[]> = {
   operator: [200, 200, 200, 200],
   owner: [200, 200, 200, 200],
@@ -184,7 +189,7 @@ class Following {
     });
   }
 
-  /** Whether the stream continues up to a position that it should report. */
+  /** Whether the stream continues until it has reported this position. */
   async continuesTo(position: number): Promise<boolean> {
     const numbers = (): number[] =>
       [...this.text.matchAll(/"position":(\d+)/g)].map(([, number]) => Number(number));

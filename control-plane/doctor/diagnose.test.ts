@@ -8,7 +8,7 @@ type Known = { [Name in keyof DoctorFacts]-?: NonNullable<DoctorFacts[Name]> };
 const gigabyte = 1024 ** 3;
 const now = Date.parse('2026-11-22T08:00:00Z');
 
-/** Facts of a healthy fleet. */
+/** The facts about a healthy fleet. */
 const well: Known = {
   now,
   machine: { node: '24.1.0', openFilesMax: 65_536, diskFreeBytes: 50 * gigabyte, takenPorts: [] },
@@ -84,7 +84,7 @@ const listener = (change: object): DoctorFacts => changed('listeners', () => [{ 
 const open = (change: object): DoctorFacts =>
   changed('changes', (part) => ({ ...part, open: { ...part.open, ...change } }));
 
-/** Facts with one fault, and the findings that follow. */
+/** Each row contains facts with one fault, then the finding that must follow. */
 const faults: readonly (readonly [DoctorFacts, string])[] = [
   [machine({ node: '18.20.0' }), 'HG1001 fail'],
   [machine({ sqliteFault: 'not built' }), 'HG1002 fail'],
@@ -247,7 +247,7 @@ test('unread and unreachable topics differ, and silence is judged only while own
 });
 
 const stale = (more: object): DoctorFacts => gateway({ state: 'STALE', silentSeconds: 57, ...more });
-/** Facts about a gateway, a code, and patterns for the finding's text and its next step. */
+/** Each row contains facts about a gateway, the finding's code, and patterns for the finding's text and its next step. */
 const said: readonly (readonly [DoctorFacts, string, RegExp, RegExp])[] = [
   [stale({}), 'HG4002', /not reported for 57 s$/, /ended, start it;.* network;.*forget gw-1/],
   [stale({ silentSeconds: 1 }), 'HG4002', /since this replica started$/, /if it has ended, start it/],

@@ -9,7 +9,7 @@ afterAll(() => snapshot.db.close());
 const owner = { owner: 'cp-1', generation: 1 };
 const health = (up: boolean, models: string[]) =>
   known('node.health_changed', { id: 'pool-1', ...owner, up, models });
-// Commit 1 creates the log.
+// Position 1 is the commit that creates the log, so these commits begin at 2.
 snapshot.apply(
   recordsOf([
     [known('organisation.set', { id: 'acme', name: 'Acme', tier: 'Starter', anchor: '2026-01-01' })],

@@ -1,6 +1,6 @@
 /**
- * Compares the effect on recorded requests with deciding each request on two separate snapshots, one of which has folded the
- * events.
+ * Compares the effect on recorded requests with the result of deciding each request on two separate snapshots, one of which
+ * has folded the events.
  */
 import { afterAll, expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -40,7 +40,7 @@ const keys = organisations.map((organisation) =>
   }),
 );
 
-/** Random decisions as gateways would have recorded them: any organisation, host and model, and visitors. */
+/** Returns random decisions as gateways might have recorded them: any organisation, host and model, and visitors too. */
 function randomSample(random: Random): SampledDecision[] {
   const oneOf = <Value>(values: readonly Value[]): Value =>
     values[Math.floor(random() * values.length)] as Value;

@@ -1,5 +1,5 @@
 /**
- * Tests the effect on limits and on requests that only traffic reports contain. effect-recorded.test.ts tests recorded
+ * Tests the effect on limits, and on requests that only traffic reports contain. effect-recorded.test.ts covers recorded
  * requests.
  */
 import { expect, test } from 'vitest';
@@ -22,7 +22,7 @@ function snapshotOf(commits: readonly (readonly KnownEvent[])[]): Snapshot {
 
 const asked = { by: 'operator', nowMs };
 
-/** A stack for each organisation, with one model and one healthy node. */
+/** Returns a fleet with a stack for each organisation, each with one model and one healthy node. */
 function stackFleet(...owners: readonly (readonly [stack: string, organisation: string])[]): KnownEvent[] {
   return owners.flatMap(([id, organisation]) => {
     const node = `n-${organisation}`;
@@ -54,7 +54,7 @@ test('requests that a silent gateway only reported are decided like recorded one
   const reported = [
     { ...row, organisation: 'org-1', stack: one, requests: 70 },
     { ...row, organisation: 'org-2', stack: two, requests: 30 },
-    // The shared host has no node, so this request is also refused before the change.
+    // The shared host has no node, so these requests are refused before the change, too.
     { ...row, organisation: 'org-2', requests: 900 },
   ];
   const effectBy = (...events: KnownEvent[]) =>

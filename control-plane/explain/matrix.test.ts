@@ -1,4 +1,4 @@
-/** Tests the matrix of a large organisation: it is read in pages and computed in short steps. */
+/** Tests the matrix of models and hosts for a large organisation: it must be read in pages and computed in short steps. */
 import { beforeAll, expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';

@@ -1,4 +1,4 @@
-/** Checks which step differs first and for which steps a record has no facts. */
+/** Tests which step counts as the first that differs, and for which steps a record has no facts. */
 import { expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { Cause } from '../../shared/decision/causes.ts';
@@ -7,7 +7,7 @@ import { Trace } from '../../shared/decision/trace.ts';
 import type { TracedVerdict } from './question.ts';
 import { findDifference, unreadSteps } from './recorded-difference.ts';
 
-/** Relevant fields of a recorded refusal. */
+/** Returns the relevant fields of a recorded refusal with this cause. */
 function recorded(cause: Cause, counted?: 'node'): DecisionRecord {
   const { status, type, reason, message } = new Refusal(cause, 'as it was');
   return {
@@ -16,7 +16,7 @@ function recorded(cause: Cause, counted?: 'node'): DecisionRecord {
   } as DecisionRecord;
 }
 
-/** Present decision that refuses with a cause. */
+/** Returns a present decision that refuses with this cause. */
 function decided(cause: Cause): TracedVerdict {
   const refusal = new Refusal(cause, 'as it is');
   const trace = new Trace();

@@ -1,4 +1,6 @@
-/** Checks for each cause that the rules can produce whether a command would turn the refusal, or why none does. */
+/**
+ * Tests for each cause of a refusal that the rules can produce whether a command would turn the refusal, or why none would.
+ */
 import { expect, test } from 'vitest';
 import { resolveHost } from '../../shared/decision/admission.ts';
 import { type Cause, causeNames, causes } from '../../shared/decision/causes.ts';
@@ -8,7 +10,7 @@ import { decideInState, type Question } from './question.ts';
 import { wouldTurn } from './would.ts';
 
 /**
- * Causes that no command can turn: the request must be different, the stack or key is not the caller's, or only time helps.
+ * Causes for which no command helps: the request must be different, the stack or key is not the caller's, or only time helps.
  */
 const withoutCommand: readonly Cause[] = [
   ...(['unknown host', 'fenced', 'fenced without a key'] as const),
@@ -24,7 +26,7 @@ const withoutCommand: readonly Cause[] = [
     'wrong kind',
   ] as const),
 ];
-/** Causes that only visitors meet. The golden decisions do not include them. */
+/** Causes that only visitors can meet. The golden decisions do not include them. */
 const ofVisitors: readonly Cause[] = [
   ...(['network turns', 'visitor tokens', 'visitor requests', 'visitor concurrency'] as const),
 ];
@@ -48,12 +50,12 @@ test('for each cause of a refusal a command exists that changes it, or none is k
   const ruled = causeNames.filter((name) => causes[name].stage === 'admission');
   const without = ruled.filter((name) => !turned.has(name) && !ofVisitors.includes(name));
   expect(without).toEqual(withoutCommand);
-  // Other plans are suggested first, then the tier without its limit.
+  // For these causes, the last suggestion is to remove the limit from the tier.
   for (const cause of ['context', 'allowance', 'requests', 'concurrency'] as const)
     expect(turned.get(cause)?.at(-1), cause).toMatch(/^headgate tier set \S+ --[a-z-]+ none\b/);
 });
 
-/** Replaces the host name by a target, because questions do not contain host names. */
+/** Replaces the host name with a target, because questions do not contain host names. */
 function withTarget(facts: Question['facts']): Question['facts'] {
   try {
     return { ...facts, fixed: resolveHost(facts.host, corpusHosts) };

@@ -1,4 +1,6 @@
-/** A staged change continues, waits or is withdrawn, depending on gateway counts inside and outside its waves. */
+/**
+ * Tests when a staged change continues, waits or is withdrawn, depending on gateways' counts inside and outside its waves.
+ */
 import { expect, test } from 'vitest';
 import { reportOf } from '../../test/support/status-reports.ts';
 import type { OpenChange } from '../state/changes.ts';
@@ -35,7 +37,7 @@ test('a change waits while its wave has too few requests, unless staged to advan
 test('a change is withdrawn at once if its wave refuses more than other gateways and than before', () => {
   const reason = '3.0% refused in the wave, 1.0% usual';
   expect(stepOf({ refusals: 3 }, { nowMs: 100_001 })).toEqual({ kind: 'withdraw', reason });
-  // Stays within the allowed percentage point.
+  // One more percentage point than usual is allowed.
   expect(stepOf({ refusals: 2 })).toEqual({ kind: 'advance' });
 });
 
@@ -76,10 +78,10 @@ test('a gateway is silent if it last reported around the wave’s start and had 
     );
   expect([9_000, 11_000, 59_000, 65_000, 71_000].map((ms) => isSilent(ms))).toEqual([
     ...[false, true, true],
-    // The wave may have silenced the first gateway immediately; the second was silent before.
+    // The first gateway may have been silenced by the wave at once, but the second was silent before.
     ...[true, false],
   ]);
-  // Just after a start, and after a topic outage.
+  // After its start or an outage of the topic, the replica must listen for a while before it counts a gateway as silent.
   const started = [5_000, 11_000].map((listeningMs) => isSilent(20_000, { listeningMs, isRemembered: true }));
   expect(started).toEqual([false, true]);
   expect(isSilent(600_000, { listeningMs: 11_000, isRemembered: true })).toBe(false);
@@ -107,7 +109,7 @@ test('reports that began before the wave give the usual figures of its gateways'
     { gateway: 'gw-1', atMs: 105_000, ms: 10_000, row: row(20, 2) },
     { gateway: 'gw-1', atMs: 115_000, ms: 10_000, row: row(30, 3) },
     { gateway: 'gw-2', atMs: 115_000, ms: 10_000, row: row(40, 4) },
-    // Requests of callers without a known key.
+    // Requests of callers whose key is not known do not count.
     { gateway: 'gw-1', atMs: 115_000, ms: 10_000, row: { ...row(900, 800), organisation: undefined } },
   ].map(({ ms, ...each }) => ({ ...each, report: { fromMs: 0, toMs: ms } }));
   const seen = (name: string) => ({ report: reportOf({ name }) });

@@ -1,4 +1,7 @@
-/** Waiting confirmations share one request for the end of the reports, and clients that have left cause none. */
+/**
+ * Tests that all waiting confirmations share one request for the end of the reports topic, and that clients that have left
+ * cause none.
+ */
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';

@@ -1,4 +1,4 @@
-/** Tests how a control plane handles gateway counters, over a log in memory and a real fold of usage rows. */
+/** Tests how a control plane handles gateways' counters, on an in-memory log and with a real fold of usage rows. */
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -51,7 +51,7 @@ function topic(): LimitTopic {
   return new LimitTopic({ topic: countersTopic, open, tokens: ['token-of-sixteen-bytes'] });
 }
 
-/** Opens a control plane. A repeated name reuses the data folder. */
+/** Opens a control plane. The same name reuses the data folder. */
 function plane(name = 'plane') {
   const copy = openCounterCopy(join(folder, name, 'counters.db'));
   const options = { process: `process-of-${name}`, topic: topic(), copy, usage, logger, now: () => nowMs };
@@ -66,7 +66,7 @@ function plane(name = 'plane') {
   return { counters, stop };
 }
 
-/** A gateway that publishes counters and reads the whole topic. */
+/** Opens a gateway that publishes counters and reads the whole topic. */
 function gateway() {
   const own = topic();
   closing.push(() => own.close());
@@ -89,7 +89,7 @@ function gateway() {
 
 const incarnation = '6a3b7a08-0f0e-4b6e-9c1b-6f8f5d3b0002';
 
-/** A usage row as gateways ship it. */
+/** Returns a usage row as gateways publish it. */
 function row(n: number, tokens: number) {
   const ids = { v: 1, incarnation, replica: incarnation, n };
   const what = { organisation: 'acme', period, draw: 'pool', model: 'echo-small', requestId: `r-${n}` };
@@ -210,7 +210,7 @@ test('foreign, cut, forged, huge or out-of-range records change nothing and are 
   const own = topic();
   closing.push(() => own.close());
   await own.append(value.subarray(0, 20));
-  // Signed with a valid gateway token: one entry of a past period and one of a future period.
+  // Publishes entries of a past and of a future period, signed with a valid gateway token.
   await publish({
     entries: [
       ['acme', '2020-01-01', 9, 9],

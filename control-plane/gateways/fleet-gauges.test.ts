@@ -1,4 +1,4 @@
-/** Tests how a control plane shows the limits that gateways exchange, over a log in memory. */
+/** Tests how a control plane shows the limits that gateways exchange, on an in-memory log. */
 import { expect, test } from 'vitest';
 import { encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { gaugesTopic } from '../../schemas/records/limits.ts';
@@ -52,12 +52,12 @@ test('a minute’s requests outlive their gateway, but its concurrency ends with
   gauges.start();
   await append(record('a1', 1, { entries: [entry(minute, 5), entry(inFlightWindow, 3)] }));
   await append(record('b1', 1, { entries: [entry(minute, 7), entry(inFlightWindow, 2)] }));
-  // A repeated record changes nothing, and an invalid record is skipped.
+  // A repeated record must not change anything, and an invalid record must be skipped.
   await append(record('a1', 1, { entries: [entry(minute, 9)] }));
   await append(Buffer.from('{"v":1}'));
   await append(record('d1', 1, { entries: [entry(minute + 86_400_000, 5)] }));
   await append(record('c1', 1, {}));
-  // Entries of other windows change nothing.
+  // The entry of another window must not change anything here.
   await until(() => gauges.gateways().size === 4);
   expect(gauges.uses('acme', minute)).toEqual([
     { name: 'edge-a', used: 5 },

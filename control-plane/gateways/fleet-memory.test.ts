@@ -1,4 +1,7 @@
-/** Replicas on one topic, each with its own file. The registry of gateways outlives the topic and reaches every replica. */
+/**
+ * Tests replicas on one topic, each with a file of its own. The registry of gateways must outlive the topic's records and
+ * reach every replica.
+ */
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -62,7 +65,7 @@ async function replica(name: string, on = log): Promise<Replica> {
   return started;
 }
 
-/** Resolves once each replica has swept several times, so that everything it would republish is on the topic. */
+/** Resolves once each replica has swept several times, so that everything that it would publish again is on the topic. */
 async function sweeps(of: readonly Replica[]): Promise<void> {
   for (const { board } of of) {
     const sweeping = vi.spyOn(board, 'isComplete', 'get');

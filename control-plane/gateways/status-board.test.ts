@@ -156,7 +156,7 @@ test('two processes with one name are two rows, but a later start on the same fo
   await send(later);
   expect([...board.conflicts()]).toEqual([['edge-1', 2]]);
   expect(board.rows.get(first.incarnation)).toBeUndefined();
-  // Two processes use copies of a folder: the one that seemed to have ended reports again.
+  // If a process that seemed to have ended reports again, two processes are using copies of one folder.
   await send({ ...first, n: 2 });
   expect([...board.conflicts()]).toEqual([['edge-1', 3]]);
   await send({ ...later, n: 2 }, { ...first, n: 3 });

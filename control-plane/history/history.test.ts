@@ -32,7 +32,7 @@ interface Opened {
   readonly present: Snapshot;
   readonly notes: string[];
   stop(): Promise<void>;
-  /** Rows after a commit, which the history must contain. */
+  /** Returns the rows as they were after a commit, which the history must contain. */
   rowsAt(seq: number): Database;
 }
 
@@ -91,7 +91,7 @@ test('digests continue from every thousandth commit, and so does a reopened file
   expect(again.notes).toEqual([]);
 });
 
-/** Kinds of damage. */
+/** Ways to damage the file, each with its name. */
 const spoil: [string, (db: Database) => void][] = [
   ['another position', (db) => db.exec('UPDATE position SET seq = seq - 1')],
   [
@@ -141,7 +141,7 @@ test('a history that is too large is truncated at its old end, and the rest stay
   const { snapshot } = openHistory(path, null);
   const pages = (name: string) => Number(snapshot.db.pragma(name, { simple: true }));
   const used = () => (pages('page_count') - pages('freelist_count')) * pages('page_size');
-  // The thread may have stopped between a cut and its clean-up, so complete one more cut.
+  // The thread may have stopped between a cut and the clean-up after it, so complete one more cut.
   for (const _ of trimHistory(snapshot.db, Math.min(bytesMax, used() - 1)));
   const value = (sql: string) => Number(snapshot.db.prepare(sql).pluck().get());
   const first = value('SELECT min(seq) FROM span');
@@ -229,7 +229,7 @@ test('a flapping node does not slow down reading its past, because versions are 
     'SEARCH k USING PRIMARY KEY (place=? AND model=?)',
   );
   expect(plan('SELECT * FROM api_key WHERE hash = ?', 'h')).toContain('past_api_key_by_hash (hash=?');
-  // The node was never drained, however often its health has changed.
+  // The node was never drained, so the commit that registered it is the one found, however often its health has changed.
   await past.at(300);
   const registered = { seq: 2, removed: false };
   expect(findSetCommit(rowsAt(300), 'node', 'n', 'drained_set_at')).toEqual(registered);

@@ -1,5 +1,5 @@
-// Goal: a question whose client has left does not occupy the history thread. Method: the built thread on a real log that does
-// not have the requested position yet, so the question waits.
+// Goal: a question whose client has left does not occupy the history thread. Method: run the built thread on a real log that
+// does not contain the requested position yet, so that the question has to wait.
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,7 +12,7 @@ import { createLogger } from '../../shared/runtime/logger.ts';
 import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
 import type { FromThread, ThreadData, ToThread } from './thread-messages.ts';
 
-/** Threads can only run built code. */
+/** Returns the path of a built file, because threads can only run built code. */
 const builtFile = (name: string): string =>
   new URL(`../../dist/control-plane/history/${name}`, import.meta.url).pathname;
 const { HistoryThread } = (await import(builtFile('open-history.js'))) as typeof import('./open-history.ts');
@@ -40,7 +40,7 @@ test('a cancelled question also ends in the history thread', async () => {
   );
   send({ id: 1, name: 'past', args: [records.length + 1] });
   send({ cancel: 1 });
-  // If the wait had timed out, the error would be Busy.
+  // If the wait had timed out instead, the error would be Busy.
   const [answer] = (await once(thread, 'message')) as [FromThread];
   expect(answer).toMatchObject({ id: 1, error: { message: 'This operation was aborted' } });
 });

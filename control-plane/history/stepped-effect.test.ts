@@ -1,5 +1,6 @@
 /**
- * Goal: the effect is computed in steps between which other work runs, and refers to one state whatever is folded meanwhile.
+ * Goal: the effect is computed in steps between which other work can run, and refers to one state whatever is folded
+ * meanwhile.
  */
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,7 +17,7 @@ import { HistoryReader } from './queries.ts';
 const decisions = 3000;
 const nowMs = Date.UTC(2026, 10, 21);
 
-/** Recorded decision on a request from org-5 for a model on the shared host. */
+/** Returns a recorded decision on a request from org-5 for a model on the shared host. */
 function lineOf(n: number): string {
   const decision = {
     ...{ v: 1, req: `req_${n.toString(16).padStart(32, '0')}`, gateway: 'gw-1', at: nowMs, position: 1 },

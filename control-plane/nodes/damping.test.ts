@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { type Damped, observe, resumeDamping } from './damping.ts';
 
 /**
- * Observes a node every second. `up` returns its health at a given second. Returns the seconds at which the reported health
- * changed.
+ * Observes a node every second. `up` tells whether the node is healthy at a given second. Returns the seconds at which the
+ * reported health changed.
  */
 function reported(
   seconds: number,
@@ -37,7 +37,7 @@ test('a node that flaps each second is reported down once per hour', () => {
 });
 
 test('after each failure the node must stay up twice as long, up to a minute', () => {
-  // Worst case: the node goes down as soon as it is reported up.
+  // In the worst case, the node goes down as soon as it is reported up.
   let damped = resumeDamping(true);
   const lasted: number[] = [];
   for (let fall = 0, now = 0; fall < 7; fall++) {

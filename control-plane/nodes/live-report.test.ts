@@ -10,7 +10,7 @@ import { encode } from '../../shared/status/status-publisher.ts';
 import { reportOf as statusOf } from '../../test/support/status-reports.ts';
 import { buildNodesReport, toHeldHeartbeat } from './live-report.ts';
 
-/** Each of these characters takes six bytes in JSON. */
+/** Text of characters that take six bytes each in JSON. */
 const worst = '\ud800'.repeat(200);
 const install = { model: worst, state: 'failed', reason: worst } as const;
 const heartbeat = (more: Partial<Beat> = {}): Beat => ({ type: 'beat', up: true, models: [], ...more });

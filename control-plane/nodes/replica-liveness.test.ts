@@ -5,7 +5,7 @@ import { ReplicaLiveness } from './replica-liveness.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
-/** A status board to which cp-1, this replica, and cp-2 report. */
+/** Opens a status board with reports of cp-1, which is this replica, and of cp-2. */
 async function boardOfTwo() {
   const log = topic();
   const board = await boardOn(log);

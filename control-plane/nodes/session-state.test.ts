@@ -1,6 +1,6 @@
-// Goal: whatever an agent, the log and this replica do and in whatever order, a session has at most one report in flight,
-// ends once, has its node checked if and only if its agent was lost, and reports down if the agent misbehaved. Method: random
-// walks over the table.
+// Goal: a session has at most one report in flight, ends once, has its node checked if and only if its agent was lost, and
+// reports the node down if the agent misbehaved. This must hold whatever an agent, the log and this replica do, in any order.
+// Method: random walks over the table of transitions.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { nextState, type SessionEffect, type SessionEvent, type SessionState } from './session-state.ts';
@@ -29,7 +29,7 @@ interface Step {
   readonly effects: readonly SessionEffect[];
 }
 
-/** Walks the table. Events that cannot occur in a state are left out. */
+/** Walks the table of transitions. Skips events that cannot occur in the current state. */
 function walk(choices: readonly SessionEvent[]): Step[] {
   const steps: Step[] = [];
   let state: SessionState = 'connected';
@@ -58,7 +58,7 @@ const count = (steps: readonly Step[], effect: SessionEffect): number =>
   steps.flatMap(({ effects }) => effects).filter((each) => each === effect).length;
 
 const steps = fc.array(fc.constantFrom(...events), { maxLength: 60 }).map((choices) => walk(choices));
-/** Walks with few ends, so that they become long. */
+/** Random walks with few events that end a session, so that the walks become long. */
 const longWalks = fc
   .array(
     fc.oneof(

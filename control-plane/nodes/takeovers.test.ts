@@ -3,7 +3,7 @@ import { Takeovers } from './takeovers.ts';
 
 const hourMs = 3_600_000;
 
-/** Lets two replicas take a node from each other as soon as they may. Returns the number of takeovers. */
+/** Lets two replicas take a node from each other whenever they may. Returns the number of takeovers. */
 function contend(durationMs: number): number {
   const replicas = [new Takeovers(), new Takeovers()];
   let count = 0;

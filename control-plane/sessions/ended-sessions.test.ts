@@ -1,4 +1,4 @@
-/** Ended sessions stay ended after a restart, and while the disk rejects writes. */
+/** Tests that ended sessions stay ended after a restart and while the disk rejects writes. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -15,7 +15,7 @@ const path = join(folderOfFile('ended'), 'sessions.db');
 
 const head = { log: 'test-log', seq: 1, hash: 'h', signers: [] };
 
-/** Reads nothing from the log: every end is in the file already or arrives later. */
+/** Opens the store with an empty log, because all ends are in the file already or arrive later. */
 async function open(at: object = { log: null, seq: 0 }): Promise<EndedSessions> {
   const snapshot = { ...at, head, nextOffset: 1 } as unknown as ConstructorParameters<
     typeof EndedSessions
@@ -50,7 +50,7 @@ function commitAt(seq: number, ...ends: readonly EventData<'session.ended'>[]): 
 const end = (kind: 'link' | 'session' | 'person', n: number, hours: number) =>
   ({ kind, subject: subject(n), until: new Date(inHours(hours)).toISOString() }) as const;
 
-/** Restarts after all of the log has been read. */
+/** Opens the store again after the whole log has been read. */
 const again = () => open({ log: 'test-log', seq: 1 });
 
 test('ended sessions stay ended after a start, however many end later, and no others have ended', async () => {

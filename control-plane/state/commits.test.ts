@@ -1,4 +1,4 @@
-/** Checks that pages of the log are complete and in order, and that each is read from the end of the previous page. */
+/** Tests that pages of the log are complete and in order, and that each is read from the end of the previous page. */
 import { expect, test } from 'vitest';
 import { LogTruncated } from '../../shared/log/core/control-log.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';

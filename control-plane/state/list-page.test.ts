@@ -1,5 +1,5 @@
 /**
- * Checks that paged lists contain each row once and in order, whatever is added meanwhile, and that invalid cursors are
+ * Tests that paged lists contain each row once and in order, whatever is added meanwhile, and that invalid cursors are
  * refused.
  */
 import { expect, test } from 'vitest';
@@ -13,11 +13,11 @@ import { listPage } from './list-page.ts';
 import { keyListing, memberListing } from './tenants.ts';
 
 const keys = 603;
-/** Many keys with the same time, so that the time alone does not order them. */
+/** Number of keys created at the same time, so that time alone does not determine their order. */
 const keysPerCommit = 100;
 const names = ['Billing', 'billing', 'deploy', "it's", '100%', 'Ärger', '_'];
 
-/** A key as this test creates it and as a list must show it. */
+/** Returns a key as this test creates it and as a list must show it. */
 function madeKey(n: number) {
   const batch = n - (n % keysPerCommit);
   const expiresMs = n % 2 === 0 ? null : testNowMs + (n - 300) * 1000;
@@ -53,7 +53,7 @@ function stateOfKeys(): TestState {
 }
 const state = stateOfKeys();
 
-/** Reads all pages. `between` runs before each page but the first. */
+/** Reads all pages. Calls `between` before each page except the first. */
 function pages(query: object, between: () => void = () => undefined) {
   const items: { readonly id: string }[] = [];
   const totals = new Set<number | undefined>();
@@ -70,7 +70,7 @@ function pages(query: object, between: () => void = () => undefined) {
 const whole = (query: object) =>
   listPage(state.db, keyListing, { nowMs: testNowMs, limit: 1000, ...query }).items.map(({ id }) => id);
 
-/** Expected result, computed without a database. */
+/** Returns the expected result, computed without a database. */
 function expected(query: Query): string[] {
   const { sort, owner, state: wanted, text = '' } = query;
   const isFound = (key: MadeKey): boolean =>
@@ -145,7 +145,7 @@ test('a page of a long list searches part of it, and the next one continues ther
         after = page.next;
       } while (after !== undefined);
       expect(found).toEqual(expected({ sort, ...filter }));
-      // Each page read only its part, whether or not it found anything.
+      // Each page must have read only a part of the rows, whether or not it found anything.
       expect(lengths.length).toBeGreaterThanOrEqual(keys / 50);
     }
 });
@@ -197,7 +197,7 @@ test.each([
   ['_', (name: string) => name === '_'],
   ['Ärger', (name: string) => name === 'Ärger'],
   ["' OR 1=1 --", () => false],
-  // Spans the end of one column and the beginning of the next.
+  // This text exists only across the end of one column and the beginning of the next.
   ['deploykey', () => false],
 ])('the text %s is searched for literally', (text, isFound) => {
   const found = new Set(whole({ text }).filter((id) => Number(id.slice('key-'.length)) < keys));

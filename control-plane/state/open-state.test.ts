@@ -1,4 +1,4 @@
-/** Checks that a control plane folds its own log and no other. */
+/** Tests that a control plane folds its own log and refuses any other. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
@@ -22,7 +22,7 @@ async function logOf(records: readonly LogRecord[]): Promise<MemoryLog> {
   return log;
 }
 
-/** A state.db that has folded log `old` up to its second commit. */
+/** Writes a state.db that has folded the log `old` up to its second commit. */
 function folded(): { path: string; records: LogRecord[] } {
   const path = join(dir, String(folders++), 'state.db');
   const writer = new ChainWriter({ log: 'old' });

@@ -1,4 +1,4 @@
-/** Copies of a real state: simultaneous requests share one copy, and each caller is bounded. */
+/** Tests copies of a real state: simultaneous requests must share one copy, and each caller is limited. */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -65,7 +65,7 @@ test('fifty gateways at one address read the same copy', async () => {
   expect(new Set(all.map(({ path }) => path)).size).toBe(1);
   expect(files()).toBe(1);
   for (const copy of all) copy.release();
-  // The copy stays available for later callers.
+  // The copy must stay available for later callers.
   expect((await shared.acquire(gateway('192.0.2.2'), present)).path).toBe(all[0]?.path);
   expect(files()).toBe(1);
 });
@@ -78,7 +78,7 @@ test('a gateway’s copy is at most a minute and 1,000 commits old, and the oper
   expect((await shared.acquire(gateway('192.0.2.1'), present)).path).toBe(first.path);
   const exact = await shared.acquire(operator, present);
   expect([first.seq, exact.seq]).toEqual([snapshot.seq - 1, snapshot.seq]);
-  // Nothing has changed since, however long ago the copy was made.
+  // However long ago the copy was made, it is still current because nothing has changed.
   clock.ms += 3_600_000;
   expect((await shared.acquire(gateway('192.0.2.1'), present)).path).toBe(exact.path);
   move();

@@ -1,4 +1,6 @@
-/** Tests completed requests in day files: when rows move, what is read, and how a crash between the steps is repaired. */
+/**
+ * Tests completed requests in day files: when rows move there, what is read, and how a crash between the steps is repaired.
+ */
 import { cpSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
@@ -179,7 +181,7 @@ test('rows that a process moved without recording it are written again, once', a
   fold(store, ...upTo(25).map((n) => row(n)));
   await mover(store).move();
   fold(store, ...upTo(60, 26).map((n) => row(n)));
-  // Ends before the result is recorded.
+  // Simulates a process that ends before it records the result of the move.
   moveRows({ path, isFirst: true });
   expect(read(store)).toEqual(upTo(60));
   close(store);
@@ -201,7 +203,7 @@ test('if a power cut undoes the last rows of usage.db, their moved copies do not
   close(lost);
   cpSync(join(folder, 'former.db'), path);
   const again = openStore();
-  // Rows arrive in a different order than before.
+  // The rows now arrive in another order than before.
   fold(again, row(21, { at: `${days[0]}T11:00:00.000Z` }), row(22));
   await mover(again).move();
   expect(read(again)).toEqual(upTo(22));

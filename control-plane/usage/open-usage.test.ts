@@ -1,4 +1,4 @@
-/** Faulty usage rows appear in a log line and in a metric, over a real log and a real file. */
+/** Tests that faulty usage rows appear in a log line and in a metric, with a real log and a real file. */
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import { beforeEach, expect, test } from 'vitest';

@@ -23,7 +23,7 @@ const row = (n: number, more: object = {}) => ({
 });
 const visitor = { organisation: null, period: null, key: undefined, visitor: 'v1' };
 
-/** A file with rows of two organisations and a visitor, and one parked row. */
+/** Writes a file with rows of two organisations and of a visitor, and one parked row. */
 function usageFile(): string {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-usage-'));
   folders.push(dir);

@@ -55,7 +55,7 @@ function row(incarnation: string, n: number, more: object = {}): object {
 }
 const turn = { organisation: null, period: null, visitor: 'v1' };
 
-/** Log records of these rows, from an offset on. */
+/** Returns log records of these rows, from this offset on. */
 function records(from: number, ...values: unknown[]): LogRecord[] {
   return values.map((each, index) => {
     const value = Buffer.isBuffer(each) ? each : Buffer.from(JSON.stringify(each));
@@ -136,7 +136,7 @@ test('a differing repeat raises an alarm while its row’s hash is kept, even af
   const rowsFrom = (n: number, count: number, of: (n: number) => object) =>
     Array.from({ length: count }, (_, index) => of(n + index));
   const before = store({}, path);
-  // Someone else has taken the numbers of the next rows.
+  // Forged rows have already taken the numbers of the next rows.
   before.apply(0, records(0, [row(a, 1)], rowsFrom(2, 500, forged)));
   before.apply(
     0,
@@ -169,7 +169,7 @@ test('a differing repeat raises an alarm while its row’s hash is kept, even af
   expect(after.counts).toMatchObject({ applied: kept, differing: 12, repeated: 502 });
 });
 
-/** Signs the record with `mac`; without one, removes the signature. */
+/** Signs the record with `mac`, or removes its signature if `mac` is undefined. */
 function signed(mac: RecordMac | undefined, record: LogRecord): LogRecord {
   return { ...record, signature: mac?.of(record.value) ?? null };
 }
@@ -242,7 +242,7 @@ test('refused records are read again at the next start, and count once their wri
     return [from, usage.poolTokens('acme', period), usage.parkedRows];
   };
   expect(read({})).toEqual([0, 2, 1]);
-  // The second row is still refused, so the third waits.
+  // The second row is still refused, so the third has to wait.
   expect(read({})).toEqual([1, 2, 1]);
   expect(read({ mac: new RecordMac(usageTopic, 'present-gateway-token', 'another') })).toEqual([
     1,
@@ -369,7 +369,7 @@ test('rows are kept for export if requested, and pages continue after the last r
   expect(plain.requests({ limit: 9 })).toEqual([]);
 });
 
-/** Key uses at the time of the last row. */
+/** Returns the uses of keys at the time of the last row. */
 const usesOf = (usage: UsageStore, organisation?: string) =>
   usage.keyUses(organisation, Date.parse('2026-11-21T10:30:00Z'));
 const keyRows = [
@@ -419,7 +419,7 @@ test.each<[claim: string, spoil: (path: string) => void, refusal: RegExp]>([
   expect(() => openUsageStore(path)).toThrow(refusal);
 });
 
-/** Rows of two incarnations, each at least once, on any of three partitions and in any order. */
+/** Rows of two incarnations in any order, each at least once, on any of three partitions. */
 const interleaving = fc
   .record({ rowsOfA: fc.integer({ min: 0, max: 12 }), rowsOfB: fc.integer({ min: 0, max: 12 }) })
   .chain(({ rowsOfA, rowsOfB }) => {
@@ -473,7 +473,7 @@ test('a copy of signed rows in another partition does not keep them from countin
   const other = (own + 1) % 12;
   usage.begin(other);
   usage.begin(own);
-  // The copy's partition has lost its first records, so an incarnation may start with any number there.
+  // The partition of the copy has lost its first records, so an incarnation may start with any number there.
   expect(usage.apply(other, signed(9, [row(a, 3)])).consumed).toBe(1);
   usage.apply(own, signed(0, [row(a, 1), row(a, 2)], [row(a, 3)]));
   expect(usage.totals('acme', period).requests).toBe(3);
@@ -506,7 +506,7 @@ test('Limits 4: a row ahead of the log’s time counts at the log’s time, and 
     '2026-11-21T10',
     '2026-11-21T12',
   ]);
-  // A repeated record is a repeat, not a different row with the same number.
+  // The same record again counts as repeated, not as a different row with the same number.
   usage.apply(0, [{ ...records(1, rows)[0]!, atMs: atMs + 1000 }]);
   expect(usage.counts).toMatchObject({ applied: 4, repeated: 4, differing: 0 });
 });

@@ -18,7 +18,7 @@ function shapeJob(content = 'hello'): Extract<BodyJob, { kind: 'shape' }> {
   return { kind: 'shape', operation: { kind: 'chat' }, headers, blocks };
 }
 
-/** A worker that receives one message per `deliver` and exits at `crash`. */
+/** Returns a worker that receives one message per call of `deliver`, and exits when `crash` is called. */
 function manualWorker(): { start: StartWorker; posted: string[]; deliver(): void; crash(): void } {
   const undelivered: (() => void)[] = [];
   const posted: string[] = [];
@@ -77,7 +77,7 @@ test('the queue is fair: many jobs of one owner do not delay the first job of an
     bodyWorker.retain(shapeJob(), { owner: name.charAt(0), signal: never }).then(() => ended.push(name)),
   );
   for (let n = 1; n <= 4; n++) {
-    // Jobs run one at a time.
+    // Only one job runs at a time.
     expect(manual.posted).toHaveLength(n);
     manual.deliver();
     await expect.poll(() => ended.length).toBe(n);
@@ -155,7 +155,7 @@ test('if the system grants no thread, a job is refused with that cause and a lat
   for (let n = 0; n < 2; n++)
     await expect(bodyWorker.run(shapeJob(), 'shaped', options)).rejects.toMatchObject({
       type: 'InferenceUnavailableError',
-      // Appears as a label of headgate_refusals_total, and as `cause` in the access log.
+      // The reason appears as a label of headgate_refusals_total, and as `cause` in the access log.
       reason: 'shaping: ERR_WORKER_INIT_FAILED',
     });
   expect(lost).toEqual(['ERR_WORKER_INIT_FAILED', 'ERR_WORKER_INIT_FAILED']);
@@ -203,7 +203,7 @@ test('an idle worker ends unless it retains a text, and the next job starts anot
   const one = await bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
   const two = await bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
   bodyWorker.discard(two.textId, two.worker);
-  // Timers fire in the order of their deadlines, so an earlier idle time-out would have fired by now.
+  // An earlier idle time-out would have fired by now, because timers fire in the order of their deadlines.
   await new Promise((resolve) => setTimeout(resolve, 20));
   expect(ended).toEqual([]);
   bodyWorker.discard(one.textId, one.worker);

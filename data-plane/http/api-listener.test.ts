@@ -1,4 +1,4 @@
-/** Tests a listener's HTTP over real sockets: its answers, their order and writes, and the treatment of hostile clients. */
+/** Tests a listener's HTTP over real sockets: its answers, their order and writes, and how it treats hostile clients. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -37,7 +37,7 @@ async function opened(
   return { ...server, exchanges };
 }
 
-/** The only connection of a listener, and the number of system writes for its answers. */
+/** Returns the only connection of a listener, with a count of the system calls that wrote its answers. */
 async function connectionOf({ sockets }: Opened): Promise<{ socket: Socket; writes(): number }> {
   await until(() => sockets.size === 1);
   const [socket] = sockets;
@@ -64,7 +64,7 @@ function eventsOf({ answer }: Exchange): string[] {
   return events;
 }
 
-/** Starts a stream that is larger than the kernel's buffers. */
+/** Answers with a stream that is larger than the kernel's buffers. */
 const flood: Handle = ({ answer }) => {
   answer.start('text/event-stream', []);
   answer.write('x'.repeat(30_000_000));
@@ -140,7 +140,7 @@ test('a complete response is written with its body at once, and the connection t
   client.send(get('/b'));
   await until(() => client.text.endsWith('/b'));
   expect(client.statuses).toEqual([200, 200]);
-  // A kept-alive connection retains nothing of an answer.
+  // A kept-alive connection must not keep anything of an earlier answer.
   expect(listeners()).toEqual(before);
 });
 
@@ -213,7 +213,7 @@ test('an early end waits only a limited time for a client that does not read', a
 
 test('a large body is not read until it is requested, and then arrives whole', async () => {
   const { port, exchanges } = await opened();
-  // Exceeds the kernel's buffers.
+  // A body that exceeds the kernel's buffers.
   const length = 12_000_000;
   const client = new Client(port).send(post('x'.repeat(length)));
   await until(() => exchanges.length > 0);
@@ -291,7 +291,8 @@ test('a client’s disconnection is noticed at every stage of a request, and not
       const before = exchanges.length;
       await until(() => exchanges.length > before);
       client.socket[leave]();
-      // The listener reads no more of a body that it did not ask for, so it does not notice a close within the body.
+      // The listener stops reading a body that it does not want, so it cannot notice that the connection closes within the
+      // body. Discarding the body makes it read on.
       const exchange = exchanges.at(-1) as Exchange;
       if (path === '/body') exchange.discardBody();
       await until(() => exchange.answer.isGone);
@@ -370,7 +371,7 @@ test('a paused connection ends when its listener is destroyed', async () => {
   const pace = { isExempt: () => false, refusal: () => new Refusal('bad http', 'Later.') };
   const { port, destroy, sockets } = await opened(undefined, {}, { pace });
   const clients = Array.from({ length: 140 }, () => new Client(port));
-  // The listener has no room for some clients, and the kernel resets those not yet accepted.
+  // The listener has no room for some of the clients, and the kernel resets those that it has not accepted yet.
   const ended = Promise.all(clients.map(({ socket }) => once(socket, 'end').catch(() => undefined)));
   await until(() => sockets.size > 20);
   destroy();

@@ -1,4 +1,4 @@
-/** Tests bodies over real HTTP: how much of them is held, who is charged, and how slow they may be. */
+/** Tests request bodies over real HTTP: how much of them is held, whose budget they use, and how slow they may be. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -33,7 +33,7 @@ async function serving(handler: (exchange: Exchange) => unknown): Promise<{ read
   return server;
 }
 
-/** Starts a server that reads bodies and reports the result of each. */
+/** Starts a server that reads bodies and reports what became of each. */
 async function reading(
   budget: BodyBudget,
   pace?: BodyPace,
@@ -58,7 +58,7 @@ async function reading(
   };
 }
 
-/** Sends a head; `path` names the owner of the body. */
+/** Sends a request head. `path` names the owner of the body. */
 async function post(port: number, head: string, path = '/'): Promise<Socket> {
   const socket = connect(port, '127.0.0.1');
   onTestFinished(() => void socket.destroy());
@@ -104,7 +104,7 @@ test('all owners together cannot exceed the total budget, and they give it back'
   const held = await post(port, `Content-Length: ${2 * MiB}`);
   held.write(Buffer.alloc(1.5 * MiB));
   await vi.waitUntil(() => budget.usedBytes >= 1.5 * MiB, { timeout: 20_000, interval: 5 });
-  // Another owner's body, because one of the same owner would wait for its turn.
+  // Uses another owner, because a second body of the same owner would wait for its turn.
   const refused = await post(port, `Content-Length: ${MiB}`, '/other');
   refused.write(Buffer.alloc(MiB));
   const { refusal } = await next();

@@ -1,4 +1,7 @@
-/** Tests bodies that exceed their organisation's share, over real HTTP: which of them wait, in what order and how long. */
+/**
+ * Tests bodies that exceed their organisation's share of the memory, over real HTTP: which of them wait, in what order and
+ * for how long.
+ */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { expect, onTestFinished, test, vi } from 'vitest';
@@ -16,7 +19,7 @@ const soon = { timeout: 20_000, interval: 5 };
 
 class Reading {
   readonly budget: BodyBudget;
-  /** Complete bodies that have not been released, by name, in order of completion. */
+  /** Complete bodies that have not been released, keyed by name, in the order in which they were completed. */
   readonly whole = new Map<string, Body>();
   readonly ended = new Map<string, unknown>();
   port = 0;
@@ -25,7 +28,7 @@ class Reading {
     this.budget = budget;
   }
 
-  /** Starts the server; `turnMsMax` is the longest wait of a body. */
+  /** Starts the server. `turnMsMax` is the longest time that a body may wait for its turn, in ms. */
   async start(pace: BodyPace, turnMsMax: number): Promise<this> {
     const server = await serveExchanges((exchange) => {
       const { url, headers } = exchange.head;
@@ -62,18 +65,21 @@ class Reading {
   }
 }
 
-/** No body is too slow and no wait ends, unless a test says otherwise. */
+/** Returns a pace at which no body counts as too slow. */
 const patient = (): BodyPace => ({ bytes: 1, ms: 1e9, ticker: new Ticker(20) });
 const endless = 1e9;
 const started = (budget: BodyBudget, turnMsMax = endless, pace = patient()): Promise<Reading> =>
   new Reading(budget).start(pace, turnMsMax);
 
-/** A share of 2 MiB: two bodies of 1 MiB are held, a third may exceed the share, and others wait. */
+/**
+ * Returns a budget with a share of 2 MiB per organisation. Two bodies of 1 MiB are held, a third may exceed the share, and
+ * others wait.
+ */
 const shareOfTwo = (): BodyBudget => new BodyBudget(16 * MiB);
-/** Largest part of a body that is read before reading stops. */
+/** Largest part of a body that may be read before reading stops, in bytes. */
 const readAheadMax = 68 * KiB;
 
-/** Fills the share with three whole bodies and lets the others wait in this order. */
+/** Fills the share with three complete bodies and lets the others wait in this order. */
 async function full(reading: Reading, waiting: readonly string[], head?: string): Promise<Socket[]> {
   for (const name of ['a', 'b', 'c']) {
     await reading.post(name, MiB);
@@ -92,7 +98,7 @@ test('bodies beyond the share wait in order, hold almost no memory and are read 
   await full(reading, ['d', 'e', 'f']);
   expect(reading.budget.usedBytes).toBeLessThanOrEqual(3 * (MiB + readAheadMax));
   expect([...reading.whole.keys()]).toEqual(['a', 'b', 'c']);
-  // Only one body at a time may exceed the share.
+  // Only one body at a time may exceed the share, so the next one is read when that one is released.
   for (const [done, next] of [
     ['c', 'd'],
     ['d', 'e'],
@@ -136,10 +142,10 @@ test('bodies that all wait for each other’s memory finish one after the other'
 });
 
 test('while a body waits, its owner’s small bodies and all other owners’ are read, but no large body overtakes it', async () => {
-  // Two and a half bodies fit.
+  // This share has room for two and a half bodies.
   const reading = await started(new BodyBudget(20 * MiB));
   await full(reading, ['d']);
-  // Makes room for half of the waiting body.
+  // Releasing this body makes room for half of the waiting body.
   reading.release('a');
   await reading.post('large', 300 * KiB, `Content-Length: ${300 * KiB}`);
   await vi.waitUntil(() => reading.budget.waiting === 2, soon);
@@ -168,7 +174,7 @@ test('only a limited number of one owner’s bodies may wait, and another is ref
   const reading = await started(new BodyBudget(512 * MiB, 64 * MiB));
   const budget = reading.budget.of('one');
   expect(budget.reserve(64 * MiB)).toBe(true);
-  // Exceeds the share, so that no other body may.
+  // Exceeds the share, so that no other body may do so.
   const first = { bytesLeft: MiB, onRoom: () => undefined };
   expect(budget.wait(first)).toBe(true);
   const sockets: Socket[] = [];
@@ -205,7 +211,7 @@ test('a body’s pace is not checked while it waits, and is checked again afterw
   const ticker = new Ticker(20);
   const reading = await started(shareOfTwo(), endless, { bytes: 600 * KiB, ms: 150, ticker });
   await full(reading, []);
-  // Half of the body arrives with its head.
+  // Sends half of the body together with its head.
   await reading.post('d', MiB / 2);
   await vi.waitUntil(() => reading.budget.waiting === 1, soon);
   const waitedFrom = ticker.nowMs;

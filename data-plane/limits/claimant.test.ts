@@ -1,4 +1,4 @@
-/** Tests what a gateway admits, claims and publishes, rule by rule, over a log without delays. */
+/** Tests what a gateway admits, claims and publishes, rule by rule, on a log without delays. */
 import { expect, test } from 'vitest';
 import { decodeGauges, encodeGauges, gaugeEntriesMax, inFlightWindow } from '../../schemas/records/gauges.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
@@ -8,13 +8,13 @@ import type { Claimant } from './claimant.ts';
 const minute: Limit = { subject: 'acme', window: 60_000, limit: 60 };
 const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
 
-/** Admits a total weight in steps of one, including all waits. */
+/** Admits this total weight in steps of one and lets enough time pass for the log to know it. */
 function hold(log: ClaimLog, claimant: Claimant, weight: number): void {
   for (let n = 0; n < weight; n++) claimant.add(inFlight, 1, log.nowMs);
   log.pass(1200);
 }
 
-/** Waiting requests of one gateway. They are admitted in the turn after the log has granted their room. */
+/** Waiting requests of one gateway. They are admitted in the turn after the log has granted room for them. */
 class Queue {
   readonly #log: ClaimLog;
   readonly #claimant: Claimant;
@@ -32,13 +32,13 @@ class Queue {
     });
   }
 
-  /** Publishes urgent entries between two ticks and handles the result. */
+  /** Publishes urgent entries between two ticks and decides the released requests. */
   urgent(): void {
     this.#log.urgent(this.#claimant);
     this.admit();
   }
 
-  /** Decides released requests again. */
+  /** Decides requests again that no longer have to wait. */
   admit(): void {
     const { nowMs } = this.#log;
     for (const limit of this.#released.splice(0)) {
@@ -64,7 +64,7 @@ test.each(['on its data folder', 'without its data folder'])(
     expect(second.fold.alone).toBeUndefined();
     log.pass(1000);
     expect(second.isAlone).toBe(true);
-    // The minute's use still counts.
+    // What the minute has already used still counts.
     expect(log.take(second, minute, 60)).toBe(50);
   },
 );
@@ -96,7 +96,7 @@ test('no first request runs before its claim while another gateway holds all the
   log.pass(600);
   expect(other.isCutOff(log.nowMs)).toBe(false);
   expect(log.take(other, minute, 1)).toBe(0);
-  // This limit is too small for standing shares.
+  // This limit is too small to be divided into standing shares.
   expect(log.take(other, { ...minute, limit: 3 }, 1)).toBe(0);
 });
 
@@ -106,7 +106,7 @@ test('when a limit is lowered below current use, ending requests are not replace
   for (const each of [one, other]) hold(log, each, 5);
   log.pass(8000);
   expect(one.fold.row(inFlight)?.claimed).toBe(10);
-  // The tier's limit was lowered.
+  // The tier's limit has been lowered.
   const narrow = { ...inFlight, limit: 6 };
   one.remove(inFlight, 1);
   expect(one.admits(inFlight, 1, log.nowMs)).toBe(true);
@@ -130,7 +130,7 @@ test('a gateway that is cut off admits up to its granted concurrency for 8 s, an
   expect(one.room(inFlight, log.nowMs)).toBeGreaterThanOrEqual(8);
   log.nowMs += 3200;
   expect(one.room(inFlight, log.nowMs)).toBe(5);
-  // The process takes another id before others declare the present one ended.
+  // The process must take another id before others declare that the present one has ended.
   log.pass(200);
   expect(one.process).not.toBe(before);
 });
@@ -149,7 +149,7 @@ test('a suspended gateway takes another id once it reads that the others declare
 test('under a new id, a gateway publishes only the use in its minute that the log did not yet know', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(1) as [Claimant];
-  // This minute began before the process was a member, so the process has no share of it.
+  // This minute began before the process was a member, so the process has no share in it.
   const running = { ...minute, window: 4000 };
   log.take(one, running, 5);
   log.pass(1200);
@@ -180,7 +180,7 @@ test('a gateway’s records after a long silence of the log do not end gateways 
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   const before = other.process;
   for (const each of [one, other]) log.set(each, 'cut off');
-  // Exceeds the time for which others remember a silent process's requests in flight.
+  // Lasts longer than others remember a silent process's requests in flight.
   log.pass(12_000);
   const sent = one.records(log.nowMs + 1000, log.nowMs + 1000);
   expect(sent.length).toBeGreaterThan(0);
@@ -208,7 +208,7 @@ test('a lone gateway publishes all its use as soon as another joins, and is then
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   log.take(alone, minute, 20);
-  // The record has been sent but not read back, and more is admitted meanwhile.
+  // The record has been sent but not read back, and further requests are admitted meanwhile.
   expect(alone.records(log.nowMs, log.nowMs)).toHaveLength(1);
   log.take(alone, minute, 5);
   const other = log.open();
@@ -216,7 +216,7 @@ test('a lone gateway publishes all its use as soon as another joins, and is then
   const [record] = alone.isUrgent ? alone.records(log.nowMs, log.nowMs, true) : [];
   expect(record).toMatchObject({ entries: [{ subject: 'acme', window: 60_000, used: 25 }] });
   expect(record).not.toHaveProperty('alone');
-  // Holds from the time of sending, even before the record is read back.
+  // This must hold from the time of sending, even before the record is read back.
   expect(alone.isAlone).toBe(false);
 });
 
@@ -253,7 +253,7 @@ test('a gateway repeats its claims every 30 s, for readers that start later', ()
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   log.take(one, inFlight, 1);
-  // Claims made ahead are given up first.
+  // The process first gives up what it had claimed ahead.
   log.pass(8000);
   const before = log.records.length;
   log.pass(31_000);
@@ -265,7 +265,7 @@ test('when claims exceed a lowered limit, waiting requests do not keep free room
   const all = log.openAll(2);
   for (const each of all) hold(log, each, 5);
   log.pass(2000);
-  // The limit is lowered while both use everything they hold. Then their requests end, and as many wait on both.
+  // The limit is lowered while both processes use everything they hold. Then their requests end, and as many wait on both.
   const narrow = { ...inFlight, limit: 6 };
   for (const each of all) each.remove(inFlight, 5);
   const queues = all.map((each) => new Queue(log, each));
@@ -289,7 +289,7 @@ test('a gateway that received less than it requested asks again once another giv
   expect(other.used(inFlight)).toBe(0);
   one.remove(inFlight, 4);
   log.urgent(one);
-  // Requests within the standing share do not wait for the claim of the rest.
+  // Requests that fit into the standing share do not wait for the claim on the rest.
   queue.urgent();
   queue.urgent();
   expect(other.used(inFlight)).toBe(4);
@@ -350,7 +350,7 @@ test('a lone gateway keeps all the room for as long as it may admit without the 
   expect(other.isCutOff(log.nowMs)).toBe(false);
   while (!alone.isCutOff(log.nowMs)) {
     expect(log.take(other, minute, 1)).toBe(0);
-    // Requests keep waiting, so the process publishes continuously.
+    // Other requests keep waiting, so the process publishes all the time.
     const limit = { ...minute, subject: `organisation-${log.nowMs}` };
     other.wait(limit, 1, log.nowMs + 9000, log.nowMs, () => undefined);
     log.urgent(other);
@@ -379,7 +379,7 @@ test('a gateway with a steady rate of requests claims ahead, so none of them wai
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   const wide = { ...minute, limit: 6000 };
-  // Admits with pauses until the claim is ahead.
+  // Admits requests with pauses, until the process claims ahead.
   for (let n = 0; n < 20; n++) {
     one.add(wide, 5, log.nowMs);
     log.pass(200);

@@ -1,4 +1,4 @@
-/** Tests the counters of one gateway: conflicts over its replica id, and the time and content of what it publishes. */
+/** Tests the counters of one gateway: conflicts about its replica id, and when and what it publishes. */
 import { expect, test } from 'vitest';
 import type { CounterEntry } from '../../schemas/records/limits.ts';
 import { CounterState, counterKey } from '../../shared/limits/counters.ts';
@@ -43,7 +43,7 @@ test('after a conflict, earlier use keeps counting under the old id and later us
   const { ledger, add, counters } = folder();
   add('acme', 10);
   const { replica } = ledger;
-  // A copy of the folder has published a lower count.
+  // The process that uses a copy of the folder has published a lower count.
   const entries: CounterEntry[] = [['acme', period, 4, 1]];
   const { conflict } = counters.read({ v: 1, replica, process: 'copy', at: nowMs, entries }, nowMs);
   expect(conflict).toBe('another process');

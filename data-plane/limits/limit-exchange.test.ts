@@ -1,4 +1,7 @@
-/** Tests the exchange of limits over a log in memory: which requests are admitted, and how a gateway acts on a silent log. */
+/**
+ * Tests the exchange of limits on an in-memory log: which requests are admitted, and what a gateway does when the log is
+ * silent.
+ */
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -21,7 +24,7 @@ import { LimitExchange, type PlacementReporter } from './limit-exchange.ts';
 let folder: string;
 let memory: MemoryTopic;
 let isAway: boolean;
-/** Makes the log never acknowledge placement reports. */
+/** If true, the log never acknowledges reports of placements. */
 let areReportsStuck: boolean;
 beforeEach(() => {
   areReportsStuck = false;
@@ -46,7 +49,7 @@ function topic(isCut = () => isAway): LimitTopic {
   });
 }
 
-/** A gateway with its own data folder. */
+/** Starts a gateway with a data folder of its own. */
 async function gateway(
   dataDir = mkdtempSync(join(folder, 'gateway-')),
   isCut = () => isAway,
@@ -71,7 +74,7 @@ const never = new AbortController().signal;
 const soon = (): number => performance.now() + 5000;
 type Exchange = LimitExchange;
 
-/** Admits a request like the limits do: decides, waits if that may help, and decides again. */
+/** Admits a request as the limits do: decides, waits if that may help, and decides again. */
 async function admit(exchange: Exchange, weight = 1, of = limit): Promise<boolean> {
   for (;;) {
     if (exchange.taken(of, weight) + weight <= of.limit) {
@@ -88,10 +91,10 @@ test('Limits 2: two gateways share one limit, and room that one releases reaches
   expect(await admit(other.exchange)).toBe(true);
   expect(await admit(other.exchange)).toBe(true);
   await until(() => other.exchange.taken(limit, 1) >= 10);
-  // The limit is full, so the next request waits until the other gateway releases one.
+  // The limit is full, so this request waits until the other gateway releases one.
   const waiting = admit(other.exchange);
   one.exchange.remove(limit, 1);
-  // If the other gateway is known to use everything, the client is refused at once and tries again.
+  // A request is refused at once if the other gateway is known to use everything. The client then tries again.
   await until(async () => (await waiting) || (await admit(other.exchange)));
   expect(await other.metric('headgate_limit_waits_total')).toBeGreaterThan(0);
 });
@@ -148,7 +151,7 @@ test('a restart on the same data folder ends the previous process and frees its 
   const file = join(first.dataDir, 'exchange.json');
   await until(async () => (await readFile(file, 'utf8')).includes('"live":2'));
   isKilled = true;
-  // Simulates kill -9: the process sends no more, and its folder stays as it was.
+  // Simulates kill -9: the process sends nothing more, and its folder stays as it was.
   const killed = mkdtempSync(join(folder, 'killed-'));
   writeFileSync(join(killed, 'exchange.json'), await readFile(file));
   await gateway(killed);

@@ -20,7 +20,7 @@ test.each([-24 * hourMs, -hourMs, -600_000, 600_000, hourMs, 24 * hourMs])(
     clock.sent('one', 2, start);
     off = offMs;
     expect(wall(1000)).toBe(0);
-    // This record was sent before the clock was set.
+    // This record had been sent before the clock was set.
     clock.readBack('one', 2, start + 1000);
     expect(wall(1000)).toBe(0);
     publish(3, 2000);

@@ -1,4 +1,4 @@
-/** Tests when a process publishes an entry of a limit and how much it claims. */
+/** Tests when a process publishes an entry about a limit, and how much it claims. */
 import { expect, test } from 'vitest';
 import type { LimitRow } from '../../shared/limits/claims-rows.ts';
 import { OwnLimit, type OwnState } from './own-limit.ts';

@@ -1,4 +1,4 @@
-/** Tests standing shares: their holders, the time of their use, and the part that counts after a process has ended. */
+/** Tests standing shares: who holds one, when it may be used, and which part still counts after its process has ended. */
 import { expect, test } from 'vitest';
 import { type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
@@ -84,7 +84,7 @@ test.each([-24 * hourMs, -hourMs, hourMs, 24 * hourMs])(
     const later: Limit = { ...minute, window: minute.window + 2 * hourMs };
     publish(0, offMs);
     expect([fold.has('one', startMs), fold.has('one', later.window)]).toEqual([false, false]);
-    // By now the log has corrected the clock.
+    // By now the log has corrected its clock.
     publish(1000, 0);
     expect([fold.has('one', startMs), fold.has('one', later.window)]).toEqual([false, true]);
     expect(standing.level(later, undefined, new OwnLimit(later))).toBe(30);

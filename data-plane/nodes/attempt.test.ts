@@ -1,6 +1,6 @@
 /**
- * Random walks through forwarding: the node and the client may do anything at any moment and in any order. Only the two
- * sockets are scripted. The call, the attempt, the transformers, the client's response and the memory are real.
+ * Walks randomly through forwarding: the node and the client may do anything at any moment and in any order. Only the two
+ * sockets are scripted. The call, the attempt, the transformers, the client's response and the memory budget are real.
  */
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
@@ -54,9 +54,9 @@ test('in every sequence of events, an attempt completes only whole deliveries, a
   );
 });
 
-/** Client side of a connection. The client reads, stops reading or leaves. */
+/** The client's side of a connection. The client reads, stops reading or leaves. */
 class ClientSocket extends Duplex {
-  /** Bytes that the gateway wrote, and those that the client read. */
+  /** Number of bytes that the gateway has written. `taken` is the text that the client has read. */
   written = 0;
   taken = '';
   hasLeft = false;
@@ -79,7 +79,7 @@ class ClientSocket extends Duplex {
   }
 
   override _read(): void {
-    // The test pushes requests.
+    // Nothing to do, because the test pushes the requests.
   }
 
   override _write(chunk: Buffer, _encoding: string, done: () => void): void {
@@ -107,7 +107,7 @@ class ClientSocket extends Duplex {
   }
 }
 
-/** A request at a node, as reported by its connection. */
+/** A request at a node, as the node's connection reports it. */
 class NodeExchange implements WireController {
   readonly call: WireCall;
   isConnected = false;
@@ -115,7 +115,7 @@ class NodeExchange implements WireController {
   paused = false;
   hasAnything = false;
   hasHead = false;
-  /** Whether the connection was lost after the request was sent and before any byte of an answer. */
+  /** Whether the connection was lost after the request was sent and before the answer's first byte arrived. */
   wasUnanswered = false;
   /** Whether the node sent an answer that may be billed. */
   wasWhole = false;
@@ -154,7 +154,7 @@ class NodeExchange implements WireController {
   connect(): void {
     if (this.isConnected || this.isOver) return;
     this.call.onRequestStart(this);
-    // A call that gave up while connecting aborts here, before any byte is sent.
+    // A call that was given up while connecting aborts now, before any byte is sent.
     this.isConnected = !this.isOver;
   }
 
@@ -177,7 +177,7 @@ class NodeExchange implements WireController {
     this.call.onResponseEnd();
   }
 
-  /** Lets every deadline pass. */
+  /** Lets all deadlines pass. */
   expire(): void {
     if (this.call instanceof NodeCall) this.call.tick(Number.MAX_VALUE);
   }
@@ -249,12 +249,12 @@ const steps: Readonly<Record<string, Step>> = {
   'the client leaves': (_, client) => client.leave(),
   'a turn of the event loop': async (node, client) => {
     await turn();
-    // Backpressure ends when the client reads again.
+    // Once the client reads again, the node's answer must not stay paused.
     if (client.reads && !node.isOver) expect(node.paused).toBe(false);
   },
 };
 
-/** First steps that lead deep into the state machine, so that walks often get there. */
+/** First steps that lead deep into the state machine, so that many walks get there. */
 const beginnings: readonly (readonly string[])[] = [
   [],
   ['connect', 'head of a stream'],
@@ -360,7 +360,7 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
   const exchanges = pools.pool.exchanges;
   for (const name of names) await steps[name]?.(exchanges.at(-1) as NodeExchange, socket);
 
-  // Lets every deadline pass, which ends the attempt in any state.
+  // Lets all deadlines pass, which ends the attempt in any state.
   for (let round = 0; state.ended === undefined && round < 6; round += 1) {
     await turn();
     for (const exchange of exchanges) exchange.expire();
@@ -381,7 +381,7 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
   expect(pools.answerBytes.usedBytes).toBe(0);
   expect(load.inFlightTotal()).toBe(0);
   expect(pools.ticker.size).toBe(0);
-  // The request's text is discarded once it is sent.
+  // The text of the request is discarded once it has been sent, so it can be sent at most twice.
   expect(sent).toBeLessThanOrEqual(2);
   const [first, ...others] = exchanges.filter((exchange) => exchange.isConnected);
   expect(others.length).toBeLessThanOrEqual(first?.wasUnanswered === true ? 1 : 0);

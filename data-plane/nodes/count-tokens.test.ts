@@ -39,7 +39,7 @@ test.each<Dialect>(['vllm', 'sglang', 'llamacpp'])(
   'the tokeniser endpoint of %s counts the tokens of a prompt',
   async (dialect) => {
     const node = await sim(dialect);
-    // The simulated node counts a quarter of the bytes, plus 3 per message.
+    // The simulated node counts one token per four bytes, and 3 per message.
     expect(
       await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url, { dialect }), shaped, 'one'),
     ).toBe(13);

@@ -1,4 +1,6 @@
-/** Tests nodes that do not answer in HTTP. They count as failed, and neither the client nor the log sees their bytes. */
+/**
+ * Tests nodes that do not answer in HTTP. They must count as failed, and neither the client nor the log may see their bytes.
+ */
 import { createServer } from 'node:net';
 import { inspect } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';

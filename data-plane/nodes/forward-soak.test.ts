@@ -20,13 +20,13 @@ type Kind = 'stream' | 'whole' | 'embeddings';
 
 interface Trouble {
   readonly fault: Fault;
-  /** Limits the trouble to requests with this `stream` value. */
+  /** If set, the trouble affects only requests with this `stream` value. */
   readonly stream?: boolean;
-  /** Outcome for a client that stays, by kind of request if it differs. */
+  /** Outcome if the client stays, by kind of request if it depends on that. */
   readonly ends: Ended['kind'] | Readonly<Record<Kind, Ended['kind']>>;
 }
 
-/** Outcome of trouble that affects only streams. */
+/** Outcomes of trouble that affects only streams. */
 const streamsOnly = { stream: 'ended-early', whole: 'completed', embeddings: 'completed' } as const;
 const cutShort = { stream: 'ended-early', whole: 'refused', embeddings: 'refused' } as const;
 const troubles: readonly Trouble[] = [
@@ -48,7 +48,7 @@ const troubles: readonly Trouble[] = [
   { fault: { kind: 'empty-chunk-end', afterEvents: 2 }, ends: streamsOnly },
   { fault: { kind: 'slow-loris', part: 'body', everyMs: 50 }, ends: 'refused' },
   { fault: { kind: 'garbage', afterEvents: 1 }, ends: cutShort },
-  // Whole answers of this size are allowed, but take longer than these tests wait.
+  // Limited to streams, because whole answers of this size are allowed but take longer than these tests wait.
   {
     fault: { kind: 'huge-event', bytes: 2_000_000 },
     stream: true,
@@ -62,31 +62,31 @@ const troubles: readonly Trouble[] = [
   { fault: { kind: 'latency', firstTokenMs: 20, betweenTokensMs: 2 }, ends: 'completed' },
 ];
 
-/** Model name that triggers this trouble on every node. Nodes never spoil the model `m`. */
+/** Returns the model name that triggers this trouble on every node. Nodes never spoil the model `m`. */
 const modelOf = (trouble: number): string => `m${trouble}`;
 
 interface Plan {
   readonly kind: Kind;
-  /** Index of the node's trouble, or undefined if the node behaves. */
+  /** Index of the trouble that the node makes, or undefined if it answers correctly. */
   readonly trouble: number | undefined;
   readonly words: number;
-  /** Time in ms after which the client leaves, or undefined if it stays. */
+  /** Time after which the client leaves, in ms, or undefined if it stays. */
   readonly leavesMs: number | undefined;
 }
 
 const kinds: readonly Kind[] = ['stream', 'stream', 'whole', 'embeddings'];
-/** Each kind of request, once with each trouble and twice as often without. */
+/** Every kind of request, once with each trouble and twice as often without trouble. */
 const combinations = kinds.flatMap((kind) =>
   Array.from({ length: troubles.length * 3 }, (_, at) => ({
     kind,
     trouble: at < troubles.length ? at : undefined,
   })),
 );
-/** Number of requests per combination from clients that stay. Half as many come from clients that leave. */
+/** Number of requests per combination from clients that stay. Clients that leave send half as many. */
 const rounds = runs({ fast: 1, full: 2 });
 const requests = rounds * combinations.length * 1.5;
 
-/** Lengths, leaving times and the order of requests are random. */
+/** Random lengths, leaving times and order of the requests. */
 const chances = fc.array(
   fc.record({ words: fc.integer({ min: 1, max: 60 }), leavesMs: fc.nat(40), rank: fc.double() }),
   { minLength: requests, maxLength: requests },
@@ -110,10 +110,10 @@ function expectedEnd({ kind, trouble }: Plan): Ended['kind'] {
   return typeof ends === 'string' ? ends : ends[kind];
 }
 
-/** Checks that the client's view agrees with the billed outcome. */
+/** Checks that what the client saw agrees with the billed outcome. */
 function check(plan: Plan, seen: Answer, ended: Ended | undefined): void {
   if (ended === undefined) {
-    // The client left before its request was read.
+    // No outcome exists if the client left before its request was read.
     expect(plan.leavesMs).toBeDefined();
     return;
   }
@@ -131,7 +131,7 @@ function check(plan: Plan, seen: Answer, ended: Ended | undefined): void {
   if (ended.kind === 'refused') expect(seen.status).toBeGreaterThanOrEqual(400);
 }
 
-/** Outcomes per round of clients that stay. */
+/** Number of outcomes per round, for clients that stay. */
 const stayingEnds = { completed: 195, refused: 51, 'ended-early': 18 };
 
 async function startNodes(): Promise<readonly FaultyNode[]> {

@@ -38,7 +38,7 @@ async function gateway(options: ForwardServerOptions): Promise<ForwardServer> {
   return server;
 }
 
-/** A node with a hand-written handler. */
+/** Starts a node whose requests the given function handles. */
 async function handMade(
   listener: Parameters<typeof createServer>[1],
 ): Promise<{ url: string; server: Server }> {
@@ -57,7 +57,7 @@ async function listens(server: Server | TcpServer): Promise<number> {
   return port;
 }
 
-/** An address on which nothing listens. */
+/** Returns an address on which nothing listens. */
 async function deadUrl(): Promise<string> {
   const server = createTcpServer();
   const port = await portOf(server);
@@ -103,7 +103,7 @@ test('if an engine closes after each stream, the next request uses another conne
   const chunk = { choices: [{ index: 0, delta: { content: 'a' }, finish_reason: 'stop' }], usage };
   const used = new WeakSet<object>();
   const { url } = await handMade((req, res) => {
-    // Acts like a node that has begun to close: requests on this connection after a stream are lost.
+    // Behaves like a node that is closing: a request that reuses the connection after a stream is lost.
     if (used.has(req.socket)) req.socket.destroy();
     else if (req.headers.accept === 'text/event-stream') {
       used.add(req.socket);
@@ -218,7 +218,7 @@ async function expectRefusal(fault: Fault, body: object): Promise<void> {
     random: () => 0,
   });
   const { status, text, clean } = await post(server.url + chatPath, body).answer;
-  // A node's status 400 reports a fault in the request.
+  // If a node answers with status 400, the fault is in the request.
   const ofRequest = fault.kind === 'status' && fault.status === 400;
   const type = ofRequest ? 'UnsupportedShapeError' : 'InferenceUnavailableError';
   expect(status).toBe(ofRequest ? 400 : 503);
@@ -389,7 +389,7 @@ test.each([
     }
     await closed;
   });
-  // With many pieces, the byte limit ends the answer long before the wait does.
+  // If there are many pieces, the size limit must end the answer long before the time-out does.
   const errorBodyMs = pieces > 10 ? 60_000 : 50;
   const server = await gateway({ candidates: [routeTo(node.url)], settings: { errorBodyMs } });
   expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
@@ -434,7 +434,7 @@ test('a node whose whole answer never ends is cut off at the bound', async () =>
       isOpen = false;
     });
     response.writeHead(200, { 'content-type': 'application/json' });
-    // Without its own bound, an answer would take all the memory that its owner may use.
+    // Without a limit on answers, this answer would take all the memory that its owner may use.
     for (let sent = 0; sent < 100_000_000 && isOpen; sent += 65_536) {
       response.write(' '.repeat(65_536));
       await new Promise((resolve) => setImmediate(resolve));
@@ -472,7 +472,7 @@ const surfaces = [
   ['/v1/messages', { ...streamed, max_tokens: 9 }, 'event: message_start'],
 ] as const;
 
-/** Returns the client's answer if the node sends these events, one by one, and then an error. */
+/** Lets the node send these events one by one and then an error, and returns the client's answer. */
 async function failingAfter(events: readonly string[], path: string, body: object) {
   const node = await handMade(async (_request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
@@ -492,7 +492,7 @@ test.each(
   const { prelude, path, body, opening } = given;
   const { status, clean, ended } = await failingAfter([prelude], path, body);
   expect({ status, clean, ended }).toMatchObject({ status: 503, clean: true, ended: { kind: 'refused' } });
-  // A delta with only the role is a good event.
+  // A delta that contains only the role already counts as a good event.
   const role = eventOf({ choices: [{ index: 0, delta: { role: 'assistant' } }] });
   const begun = await failingAfter([prelude, role], path, body);
   expect(begun).toMatchObject({ status: 200, clean: false, ended: { kind: 'ended-early', by: 'node' } });
@@ -510,7 +510,7 @@ test('a node that refuses the connection is passed over for another candidate, a
 });
 
 test('a node that does not accept a connection in time is passed over for another candidate', async () => {
-  // The TLS handshake never ends, so no byte of the request is sent.
+  // The TLS handshake never completes, so no byte of the request is sent.
   const silent = createTcpServer((socket) => socket.on('error', () => undefined));
   const live = await sim();
   const candidates = [
@@ -695,7 +695,7 @@ test('error responses do not set a node aside, but broken answers do', async () 
 const chunkOf = (choice: object): string => eventOf({ choices: [{ index: 0, ...choice }] });
 const toolCall = { index: 0, id: 'a', function: { name: 'f', arguments: '[1]' } };
 const tools = [{ name: 'f', input_schema: { type: 'object' } }];
-/** Answers whose content the request causes, because its prompt determines what and how much a model writes. */
+/** Answers whose content depends on the request, because the prompt determines what a model writes and how much. */
 const askedFor: Record<string, { path: string; body: object; answer: string }> = {
   'a whole answer that is too large': { path: chatPath, body: chat, answer: paddedAnswer(2001) },
   'an event that is too large': {
@@ -737,7 +737,7 @@ test.each(Object.entries(askedFor))(
       return server.load.isEjected('n1');
     };
     for (let i = 0; i < 5; i += 1) expect(await asTenant('greedy')).toBe(false);
-    // If no tenant gets a usable answer, the node is at fault.
+    // If no tenant gets a usable answer, the fault is in the node.
     expect([await asTenant('other'), await asTenant('third')]).toEqual([false, true]);
     expect(server.pools.answerBytes.usedBytes).toBe(0);
   },
@@ -757,7 +757,7 @@ test('many slow streams do not hold up another request to the same node', async 
   await until(() => server.load.inFlightTotal() === 0);
 });
 
-/** Sends 50 MB in events of 16 KB, as fast as they are read. */
+/** Starts a node that sends 50 MB in events of 16 KB, as fast as they are read. */
 async function torrent(): Promise<{ url: string; taken: () => number; pieces: () => number }> {
   let taken = 0;
   const frame = (choice: object): string =>
@@ -785,7 +785,7 @@ test('a client that reads slowly slows its node down, and receives everything in
   response.pause();
   let before = -1;
   await until(() => node.taken() > 0);
-  // Waits longer than the limit between events, which does not apply while the client is the slow side.
+  // Waits longer than the limit on the time between events. The limit does not apply while the client is the slow side.
   for (let quiet = 0; quiet < 4; ) {
     await new Promise((resolve) => setTimeout(resolve, 100));
     quiet = node.taken() === before ? quiet + 1 : 0;

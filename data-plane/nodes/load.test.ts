@@ -46,7 +46,7 @@ test('a node that accepts no connection is set aside for 1 s, then twice as long
   }
 });
 
-/** Sends a request whose client gives up after some seconds without an answer. */
+/** Sends a request whose client gives up after this many seconds without an answer. */
 function giveUp({ load, clock }: ReturnType<typeof loadAt>, seconds: number): void {
   load.begin('n');
   clock.ms += seconds * 1000;
@@ -94,7 +94,7 @@ test('a node that answers one request in ten seconds, or is rarely called, does 
   for (let request = 0; request < 10; request += 1) {
     giveUp(idle, 1);
     idle.clock.ms += 11_000;
-    // Another part of the engine counts tokens, so a count does not show whether the node hangs.
+    // A successful token count does not show whether the node hangs, because another part of the engine counts tokens.
     idle.load.begin('n', false);
     idle.load.end('n', 'neutral');
     idle.clock.ms += 11_000;
@@ -124,7 +124,7 @@ test('a node whose answers broke off three times in a row is set aside, and one 
 
 test('a failure that the request may have caused counts once per tenant until an answer succeeds', () => {
   const { load, clock } = loadAt();
-  // A request in flight keeps the node from being forgotten.
+  // Keeps one request in flight, so that the node is not forgotten.
   load.begin('n');
   const fromEach = (...owners: string[]): boolean => {
     for (const owner of owners) attempt(load, 'n', 'suspect', 1, owner);
@@ -135,7 +135,7 @@ test('a failure that the request may have caused counts once per tenant until an
   attempt(load, 'n', 'answered');
   expect(fromEach('third', 'one')).toBe(false);
   expect(fromEach('other')).toBe(true);
-  // After the ejection, each tenant may count again.
+  // After the ejection, a failure of each tenant may count again.
   clock.ms += 1000;
   expect(fromEach('one', 'other')).toBe(false);
   expect(fromEach('third')).toBe(true);

@@ -23,7 +23,7 @@ async function node(listener: Parameters<typeof createServer>[1]): Promise<strin
   return urlOf(server);
 }
 
-/** Runs one call to its end and returns what the reader received. */
+/** Runs one call to its end and records what the reader received. */
 function call(
   opened: NodePools,
   url: string,
@@ -63,7 +63,7 @@ test('connections are kept alive and reused', async () => {
   });
   const opened = pools();
   for (let i = 0; i < 20; i += 1) expect(await call(opened, url).end).toBe('end');
-  // A connection is idle for a turn of the event loop after its answer, so two alternate.
+  // A connection becomes idle only one turn of the event loop after its answer, so two connections alternate.
   expect(ports.size).toBeLessThanOrEqual(2);
   expect(opened.connections).toBe(ports.size);
   await opened.close();
@@ -189,7 +189,7 @@ test('a connection that this gateway had no time to read is not a failure of the
 });
 
 test('an answer that arrives while this gateway stalls is read before its wait can end', async () => {
-  // The server runs on its own thread, so that it can answer during the stall.
+  // Runs the server in a thread of its own, so that it can answer while this thread stalls.
   const server = new Worker(
     `const { parentPort } = require('node:worker_threads');
    let answer;
@@ -212,7 +212,7 @@ test('an answer that arrives while this gateway stalls is read before its wait c
     tick: (nowMs: number) => {
       if (nowMs - beganMs < 450) return;
       opened.ticker.delete(stalls);
-      // Stalls right before timers run, and so before sockets are read.
+      // Stalls just before timers run, which is also before sockets are read.
       setImmediate(() => {
         server.postMessage('answer');
         stall(2000);
@@ -255,7 +255,7 @@ test('the clock ticks only while something waits', async () => {
   await until(() => ticks > 2);
   ticker.delete(waiting);
   const after = ticks;
-  // Without work the ticker stands still: in this time it could have ticked many times.
+  // Waits long enough for many ticks, to see that the ticker stands still without work.
   await new Promise((resolve) => setTimeout(resolve, 15));
   expect(ticks).toBe(after);
   ticker.add(waiting);

@@ -11,11 +11,11 @@ import { NodePools } from './node-pools.ts';
 interface Node {
   readonly url: string;
   readonly sockets: Socket[];
-  /** Bytes received on each connection. */
+  /** Text received on each connection. */
   readonly asked: string[];
 }
 
-/** Starts a node. It calls `answer` with all text received on a connection whenever more arrives. */
+/** Starts a node. Whenever more text arrives on a connection, it calls `answer` with all text received on it. */
 async function node(answer: (socket: Socket, text: string) => void): Promise<Node> {
   const sockets: Socket[] = [];
   const asked: string[] = [];
@@ -46,7 +46,7 @@ interface Called {
   readonly call: NodeCall;
   readonly heads: string[];
   text: string;
-  /** Undefined until the call ends. */
+  /** How the call ended, or undefined if it has not ended yet. */
   end: string | undefined;
   failure: string | undefined;
   isSent: boolean;
@@ -94,7 +94,7 @@ async function ended(called: Called): Promise<string | undefined> {
 const ok = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n';
 const whole = `${ok}Content-Length: 2\r\n\r\n{}`;
 
-// Retries, because a busy machine may deliver the other node's bytes last, and then the test proves nothing.
+// Allows retries, because a busy machine may deliver the other node's bytes last, in which case the test proves nothing.
 test('after a few pieces that take long to process, another node gets its turn', { retry: 3 }, async () => {
   const sockets: Socket[] = [];
   const [busy, other] = await Promise.all([node((socket) => sockets.push(socket)), node(() => undefined)]);
@@ -118,7 +118,7 @@ test('after a few pieces that take long to process, another node gets its turn',
   const calls = Array.from({ length: 40 }, () => start(busy.url));
   const last = start(other.url);
   await until(() => sockets.length === 40 && other.sockets.length === 1);
-  // The other node's answer is sent in the middle, because a busy machine may deliver the last bytes much later.
+  // Sends the other node's answer in the middle, because a busy machine may deliver the last bytes much later.
   for (const socket of [...sockets.slice(0, 20), ...other.sockets, ...sockets.slice(20)]) socket.write(whole);
   await until(() => read.length === 41);
   expect(read.indexOf(other.url)).toBeLessThan(15);
@@ -278,7 +278,7 @@ test.each(hangUps)(
       [1, [undefined, '{}'], 3],
       [2, ['lost', ''], 4],
     ] as const) {
-      // Leaves two idle connections.
+      // Leaves two idle connections behind.
       await Promise.all([ended(call(opened, url)), ended(call(opened, url))]);
       await new Promise((resolve) => setImmediate(resolve));
       hangUpsLeft = hangUps;
@@ -328,7 +328,7 @@ test('a body in pieces, which cannot be sent twice, gets a new connection', asyn
 test('a body in pieces goes out as fast as the connection takes it, and an early answer ends the connection', async () => {
   const large = Buffer.alloc(8_000_000, 'a');
   const reads = await node((socket, text) => {
-    // Answers after the kernel must have reported the last byte as sent.
+    // Answers only after the kernel must have reported the last byte as sent.
     if (text.endsWith('z')) setTimeout(() => socket.write(whole), 50);
   });
   const taken: number[] = [];
@@ -348,7 +348,7 @@ test('a body in pieces goes out as fast as the connection takes it, and an early
   const refused = call(opened, refuses.url, { body: new BodyPieces(large) });
   expect([await ended(refused), refused.heads]).toEqual(['end', ['413 ']]);
   await until(() => opened.connections === 1);
-  // The node could read the unsent rest of a request as part of the next one, so the connection is not reused.
+  // The connection must not be reused, because the node could read the unsent rest of the body as the next request.
   for (const connections of [2, 3]) {
     const inOne = call(opened, refuses.url, { body: large.toString() });
     expect([await ended(inOne), inOne.heads]).toEqual(['end', ['413 ']]);

@@ -1,4 +1,4 @@
-/** Tests the prefix table with many tenants: which of them loses an entry when the table is full. */
+/** Tests the prefix table with many tenants: which tenant loses an entry when the table is full. */
 import { expect, test } from 'vitest';
 import { PrefixTable } from './prefix-table.ts';
 

@@ -1,4 +1,7 @@
-/** Tests a node that falls silent within a stream: how long the gateway waits, and what the client gets meanwhile. */
+/**
+ * Tests a node that falls silent in the middle of a stream: how long the gateway waits, and what the client receives
+ * meanwhile.
+ */
 import { createServer, type ServerResponse } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Asked, post, routeTo, startForwardServer } from '../../test/support/forward-server.ts';
@@ -13,7 +16,7 @@ const call = `${frame({ delta: { tool_calls: [called] } })}${frame({ delta: {}, 
 const done = 'data: [DONE]\n\n';
 const [comment, ping] = [': keep-alive\n\n', 'event: ping\ndata: {"type":"ping"}\n\n'];
 
-/** Sends a request to a node that runs `answer` once the request has arrived. */
+/** Sends a request to a node that calls `answer` once the request has arrived. */
 async function ask(
   answer: (response: ServerResponse) => void,
   settings: Partial<ForwardSettings>,
@@ -61,7 +64,7 @@ test.each(surfaces)(
       node.write(text);
     };
     const { asked, server } = await ask(begin, { betweenEventsMs: 60 }, more, path);
-    // Five signs of life take longer than the wait between two events.
+    // By the fifth sign of life, more time has passed than is allowed between two events.
     await asked.until(signOfLife.repeat(5));
     node?.end(`${call}${done}`);
     const { clean, text: received } = await asked.answer;

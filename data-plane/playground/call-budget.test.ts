@@ -1,4 +1,4 @@
-/** Tests the number of playground calls handled per second. */
+/** Tests how many playground calls are handled per second. */
 import { expect, test } from 'vitest';
 import { CallBudget } from './call-budget.ts';
 

@@ -1,4 +1,4 @@
-/** Tests calls of the page over real HTTP whose clients do not wait for the answer. */
+/** Tests calls of the playground's page over real HTTP, by clients that do not wait for the answer. */
 import { randomBytes } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { solveChallenge } from 'altcha-lib';
@@ -94,7 +94,7 @@ test('the bodies of all visitors share one organisation’s memory, and take non
   const name = `__Host-headgate-visitor-${port}`;
   const callers = [...cookies.map((cookie) => `cookie: ${name}=${cookie}`), `authorization: Bearer ${key}`];
   const clients: Socket[] = [];
-  // Sends all but the last byte of a body, so that the server holds it.
+  // Sends a body except for its last byte, so that the server has to hold it.
   const hold = (caller: string | undefined): void => {
     const head = ['content-type: application/json', 'sec-fetch-site: same-origin', 'content-length: 12000'];
     const client = connect(port, '127.0.0.1').on('error', () => undefined);
@@ -109,7 +109,7 @@ test('the bodies of all visitors share one organisation’s memory, and take non
     await until(() => bodies.usedBytes >= 11_999);
     hold(callers[1]);
     await until(() => bodies.usedBytes >= 2 * 11_999);
-    // Small bodies may use the share a second time.
+    // Small bodies may use the organisation's share of the memory a second time.
     hold(callers[0]);
     await until(() => bodies.usedBytes >= 3 * 11_999);
     hold(callers[1]);

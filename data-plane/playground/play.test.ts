@@ -1,4 +1,4 @@
-/** Tests how visitors are identified, without a network: addresses, cookies and subjects. */
+/** Tests without a network how visitors are identified: addresses, cookies and subjects. */
 import { expect, test } from 'vitest';
 import { proxyList } from '../../shared/runtime/proxy-list.ts';
 import { clientAddress, networkPrefix } from './network.ts';

@@ -1,4 +1,4 @@
-/** Tests the choice of decisions that the journal keeps, and that faults of its file never affect a request. */
+/** Tests which decisions the journal keeps, and that faults of its file never affect a request. */
 import { readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -35,7 +35,7 @@ function journalOf(oneIn = 1, more: Partial<DecisionJournalOptions> = {}): Decis
   return journal;
 }
 
-/** A completed request with the given differences, such as a refusal or an early end. */
+/** Returns a completed request with the given differences, such as a refusal or an early end. */
 function requestOf(more: object = {}): RequestRecord {
   return {
     status: 200,

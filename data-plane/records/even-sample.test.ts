@@ -1,4 +1,7 @@
-/** Samples are bounded, kinds have equal shares, and within a kind every request is equally likely. */
+/**
+ * Tests that samples are limited in size, that kinds have equal shares, and that within a kind every request is equally
+ * likely.
+ */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../test/support/budget.ts';
@@ -33,7 +36,7 @@ test('a sample stays within its limit, treats all kinds evenly, and its weights 
         const requests = own.reduce((sum, each) => sum + each.requests, 0);
         expect(requests).toBeCloseTo(size, 6);
       }
-      // Less than one place per kind may stay unused, unless every request is kept.
+      // If not all requests are kept, the number of unused places must be smaller than the number of kinds.
       if (taken.length < max - of.length) expect(kept.map(({ length }) => length)).toEqual(of);
     }),
     { numRuns: runs({ fast: 60, full: 1000 }) },
@@ -56,7 +59,8 @@ test('early, middle and late requests are sampled equally often', () => {
         const tenth = Math.floor(Number(request[1]) / 20);
         kept[tenth] = (kept[tenth] ?? 0) + 1;
       }
-  // A tenth keeps 2 of its 20 requests per try on average: 800 in 400 tries, with a standard deviation of about 26.
+  // Each tenth of the requests keeps 2 of its 20 per try on average. That makes 800 in 400 tries, with a standard deviation
+  // of about 26.
   for (const count of kept) expect(Math.abs(count - (tries * 20) / 10)).toBeLessThan(5 * 30);
 });
 

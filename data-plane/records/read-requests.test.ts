@@ -1,4 +1,4 @@
-/** Tests the cost of reading requests: reads and memory are bounded, and other work runs between groups. */
+/** Tests the cost of reading requests: reads and memory must be limited, and other work must run between groups. */
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
@@ -23,7 +23,7 @@ function recordOf(n: number, more: Partial<Record<RecordedName, string | number 
   return recordedNames.map((name) => (known as Partial<Record<RecordedName, string>>)[name]);
 }
 
-/** Writes groups of ten records as another process that has ended. */
+/** Writes groups of ten records, as another process that has ended would have left them. */
 async function write(count: number, segmentBytes: number): Promise<void> {
   const log = new SegmentLog(folder, { heading: groupHeading, segmentBytes });
   for (let from = 0; from < count; from += 10) {
@@ -70,7 +70,7 @@ test('a segment excluded by position or time is not read', async () => {
   expect(files.length).toBeGreaterThan(5);
   const journal = journalOf();
   const newest = await linesOf(requestPages(journal, queryOf({ limit: 10 })));
-  // Makes reading the oldest file fail.
+  // Puts a folder in place of the oldest file, so that reading it would fail.
   const oldest = join(folder, files[0] ?? '');
   rmSync(oldest);
   mkdirSync(oldest);
@@ -104,7 +104,7 @@ test('a group without matching rows is searched but not parsed', () => {
   expect([has({ key: 'key-2' }), has({ outcome: 'ended' }), has({ type: 'InternalError' })]).toEqual(
     Array(3).fill(false),
   );
-  // Matching is exact, so part of a name finds nothing.
+  // Filters match exactly, so part of a name finds nothing.
   expect(has({ key: 'key' })).toBe(false);
 });
 

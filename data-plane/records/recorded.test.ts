@@ -1,4 +1,4 @@
-/** Tests the table of recorded fields: each record has exactly the fields that name it, and no other text. */
+/** Tests the table of recorded fields: each record must have exactly the fields that the table names, and no other text. */
 import { expect, test } from 'vitest';
 import { decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import { recordedFields, recordedNames, requestFields } from '../../schemas/records/request-record.ts';
@@ -21,7 +21,7 @@ const seen = {
   ...{ requests: [1, 9], concurrency: [1, 2, 3, 4], networkTurnsUsed: 5 },
   visitors: { windowUsed: 6, inFlight: 7, tokens: 8, requests: [1, 9], concurrency: [1, 9] },
 };
-/** A request that a node answered, with the given differences. */
+/** Returns the recorded form of a request that a node answered, with the given differences. */
 function recorded(more: object = {}): ReturnType<typeof toRecordedRequest> {
   const record = {
     ...{ method: 'POST', status: 200, ids: { requestId }, path: '/v1/secret', startMs: 20, decidedMs: 0 },
@@ -38,7 +38,7 @@ function recorded(more: object = {}): ReturnType<typeof toRecordedRequest> {
   } as unknown as RequestRecord;
   return toRecordedRequest(record, moment);
 }
-/** The request as read from disk. */
+/** Returns the request as it is read back from disk. */
 const kept = (more: object = {}): unknown[] => JSON.parse(JSON.stringify(recorded(more)));
 const refusal = new Refusal('no entitlement', 'Not in your plan.', { retryAfterSeconds: 9 });
 const early = { kind: 'ended-early', node: 'acme-s1', by: 'client', reason: 'it left' };
@@ -50,7 +50,7 @@ test('no two fields of a record have the same name', () => {
     );
     expect(new Set(names).size, kind).toBe(names.length);
   }
-  // A record group cuts off the leading id, and pages are found by the time.
+  // Record groups store the id at the beginning separately, and pages are found by the time.
   expect(recordedNames.slice(0, 2)).toEqual(['request', 'atMs']);
 });
 
@@ -69,7 +69,7 @@ test.each([
 test('a decision contains the billed usage, the limits’ counts, the first token and the end', () => {
   const decision = toDecisionRecord(kept(), 'g');
   const { usage, ms, served, outcome, at } = decision;
-  // Control planes of version 0.2.0 still read the old name.
+  // Control planes of version 0.2.0 still read the old name `promptTokens`.
   expect(decision).toMatchObject({
     promptTokensMax: 40,
     promptTokens: 40,

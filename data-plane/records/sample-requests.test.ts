@@ -1,4 +1,7 @@
-/** Tests how a gateway samples its decisions: those completed since a time, each with the number that it represents. */
+/**
+ * Tests how a gateway samples its decisions: those completed since a given time, each with the number of requests that it
+ * represents.
+ */
 import { beforeEach, expect, test } from 'vitest';
 import {
   gatewayQuerySchema,

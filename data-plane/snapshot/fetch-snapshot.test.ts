@@ -27,7 +27,7 @@ afterAll(async () => {
   await log.close();
   await fleet.close();
 });
-/** Records pauses instead of waiting. */
+/** Records the pauses instead of waiting. */
 const pausesMs: number[] = [];
 const clock = {
   ...systemClock,
@@ -70,7 +70,7 @@ test('a busy control plane is asked again after the time it names', async () => 
   const sha256 = whole.headers.get('x-headgate-sha256') ?? '';
   let asked = 0;
   const server = createServer((_request, response) => {
-    // The plane is busy more often than a failing plane would be retried.
+    // A busy control plane is retried more often than one that fails.
     if (++asked <= 3) response.writeHead(503, { 'retry-after': `${asked}` }).end('{}');
     else response.writeHead(200, { 'x-headgate-sha256': sha256, 'content-length': bytes.length }).end(bytes);
   });
@@ -132,7 +132,7 @@ test('an interrupted download resumes where it ended, and restarts if the copy h
 
 type Answer = (response: ServerResponse) => void;
 
-/** A control plane that answers each request for a snapshot with `answer`. */
+/** Starts a control plane that answers each request for a snapshot with `answer`. */
 async function hostile(answer: Answer): Promise<{ readonly url: string; asked(): number; close(): void }> {
   let asked = 0;
   const server = createServer((_request, response) => {
@@ -151,7 +151,7 @@ async function hostile(answer: Answer): Promise<{ readonly url: string; asked():
   };
 }
 
-/** Sends the same piece repeatedly until the reader closes. */
+/** Sends the same piece repeatedly until the reader closes the connection. */
 const endlessly = (piece: Buffer, everyMs: number, head: Record<string, string>): Answer => {
   return (response) => {
     response.writeHead(200, head);
@@ -191,7 +191,7 @@ test.each<[string, Answer]>([
   source.close();
 });
 
-/** Records of the fleet's log before this offset. */
+/** Returns a copy of the fleet's log up to this offset. */
 async function copyOf(end: number): Promise<MemoryLog> {
   const topic = new MemoryTopic();
   for await (const { records, nextOffset } of log.tail({ from: 0 })) {

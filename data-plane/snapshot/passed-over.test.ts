@@ -1,4 +1,7 @@
-/** A gateway that skips an unreadable event that it does not need shows the event and the reason in the gateway list. */
+/**
+ * Tests that a gateway that skips an unreadable event that it does not need shows the event and the reason in the gateway
+ * list.
+ */
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { composeCommit } from '../../shared/log/core/chain.ts';

@@ -1,4 +1,7 @@
-/** Neither a connection that is always inside a read transaction nor a parallel verification lets the WAL file grow. */
+/**
+ * Tests that the WAL file stays small, even with a connection that is always inside a read transaction and with a parallel
+ * verification.
+ */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** A rebuilt snapshot never replaces the one in use if it contains less than what was in force before. */
+/** Tests that a rebuilt snapshot never replaces the one in use if it contains less than what was in force before. */
 import { mkdtempSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -48,7 +48,7 @@ beforeEach(() => {
   dir = mkdtempSync(join(root, 'case-'));
 });
 
-/** An unreachable log: every call fails. */
+/** Returns a log that cannot be reached: every call fails. */
 function away(): ControlLog {
   const fault = (): Promise<never> => Promise.reject(new LogUnavailable('the log is away'));
   return {

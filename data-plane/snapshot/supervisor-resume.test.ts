@@ -1,4 +1,4 @@
-/** Tests a supervisor whose resumed fold finds the next fault at once. */
+/** Tests a supervisor whose fold meets another fault as soon as it is resumed. */
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -39,7 +39,7 @@ test('a log removed while the snapshot cannot be written is not recovered from, 
     publisher: { isAcknowledged: true, publish: () => undefined },
     metrics: new FoldMetrics(),
     logger: pino(sink),
-    // Retries late enough that the log is gone before the first retry.
+    // The pause is so long that the log has disappeared before the first retry.
     intervals: { ...quickRecovery, retryPauseMs: 300, retryPauseMsMax: 300 },
   });
   onTestFinished(async () => {
@@ -53,7 +53,7 @@ test('a log removed while the snapshot cannot be written is not recovered from, 
   otherWriter.exec('BEGIN IMMEDIATE');
   await log.append(chain.add([known('pool.model_installed', { model: 'echo-small' })]).value);
   await expect.poll(state).toBe('unwritable');
-  // Moves the SQLite file with its write-ahead log, because the last records would be missing without it.
+  // Moves the SQLite file together with its write-ahead log, because the last records would otherwise be missing.
   const move = (from: string, to: string): void => {
     for (const suffix of ['', '-wal', '-shm']) renameSync(from + suffix, to + suffix);
   };

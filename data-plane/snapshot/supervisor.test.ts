@@ -1,4 +1,7 @@
-/** Tests that a gateway recovers from a snapshot edited by hand, and from a log that is missing or replaced by another. */
+/**
+ * Tests that a gateway recovers from a snapshot that was edited by hand, and from a log that is missing or was replaced with
+ * another.
+ */
 
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,7 +18,7 @@ import { forgePositionIn } from '../../test/support/forged-position.ts';
 import { statusWith } from '../../test/support/process-fleet.ts';
 import { startGateway } from '../main.ts';
 
-/** Slow enough to observe the answers of a quarantined gateway before it is rebuilt. */
+/** Pauses that are long enough to observe the answers of a gateway whose snapshot is quarantined, before it is rebuilt. */
 const visibleRecovery = { ...quickRecovery, rebuildPauseMs: 700, rebuildPauseMsMax: 700 };
 let fleet: TestFleet;
 let serving: TestFleet;
@@ -204,7 +207,7 @@ test('a snapshot damaged while the log is away is rebuilt soon after the log is 
   };
   const gateway = await startGateway({
     ...{ ...serving.gatewaySettings(8), name: 'two-faults', dataDir, controlPlanes: [] },
-    // If each attempt doubled the pause, the fifteenth pause would be five minutes.
+    // The maximum is high, because if each attempt doubled the pause, the fifteenth would be five minutes.
     intervals: { ...quickRecovery, rebuildPauseMsMax: 600_000 },
     logger: pino({ level: 'warn' }, { write }),
   });

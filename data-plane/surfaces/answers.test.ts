@@ -1,4 +1,7 @@
-/** Tests properties of answers on every surface, streamed and whole, with real engines and with engines that misbehave. */
+/**
+ * Tests properties of the answers of every API, streamed and whole, with captures of real engines and with engines that
+ * misbehave.
+ */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
@@ -32,7 +35,7 @@ const grown = (index: number, input: string) =>
 const usageChunk = { choices: [], usage: { prompt_tokens: 9, completion_tokens: 4 } };
 const withTools: Wanted = { tools: true };
 
-/** Words that would reveal where a request ran. */
+/** Words in a node's answer that would reveal where a request ran. */
 const revealing =
   /fingerprint|timings|matched|token_ids|tiny|vllm|ollama|call_00d9|fq5HL2|chatcmpl-tool|created_at(?!":1800000000)/;
 
@@ -113,7 +116,7 @@ const failingChunks: readonly [name: string, data: NodeEvent, kind: string][] = 
 
 const oneCall = { tool_calls: [{ index: 0, ...callOf('f', '{}') }] };
 const text = { content: 'a' };
-/** An engine's finish reason, its message, and the stop reason on each surface. */
+/** An engine's finish reason and message, and the resulting stop reason in each API. */
 const ends: readonly (readonly [
   finish: string,
   message: object,
@@ -179,7 +182,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
       expect(stream.failure?.kind).toBe(kind);
       expect(wire !== '').toBe(began);
       expect(read.isComplete).toBe(false);
-      // Contains neither an error, nor a stop reason, nor usage.
+      // The stream must not contain an error, a stop reason or usage.
       expect(wire).not.toMatch(/error(?!":null)|"(finish|stop)_reason":"|(?<!"max_output)_tokens":[1-9]/);
     },
   );

@@ -1,4 +1,7 @@
-/** JSON that is only passed on arrives as the caller or model wrote it, on every surface and for every engine. */
+/**
+ * Tests that JSON that is only passed on arrives exactly as the caller or the model wrote it, in every API and for every
+ * engine.
+ */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
@@ -16,7 +19,7 @@ import { renderBody, renderCount } from './common/node-body.ts';
 import { shapeOperation, wholeAnswer } from './surfaces.ts';
 
 const dialects: readonly Dialect[] = ['vllm', 'sglang', 'llamacpp', 'ollama'];
-/** Everything that JSON.parse and JSON.stringify would change. */
+/** JSON text with everything that JSON.parse and JSON.stringify would change. */
 const hard =
   '{ "b":1481220477346119781,"a": [1e400,-0 , 1.0, 1.10E+2, 18446744073709551615],\n "2":"\\u00e9\\/\\ud83d\\ude00","1":{"x":"}]\\"" } }';
 
@@ -102,7 +105,7 @@ test('a response repeats tools, schemas and metadata as the caller wrote them, o
   const { asked, form } = shaped('responses', text, true);
   const facts = answerFacts(asked, { unique: 'u', createdSeconds: 1 }, { maxTokens: 5, windowTokens: null });
   const answer = { choices: [{ index: 0, message: { content: 'x' }, finish_reason: 'stop' }] };
-  // A copy, as if another thread had sent the form.
+  // Uses a copy, as if another thread had sent the form.
   const { body } = wholeAnswer(answer, facts, structuredClone(form) as NonNullable<typeof form>);
   const oneLine = hard.replace('\n', ' ');
   expect(body).toContain(`"metadata":${metadata}`);

@@ -1,4 +1,4 @@
-/** A stream's cost grows no faster than its text, however many pieces a node splits it into. */
+/** Tests that a stream's cost grows no faster than its text, however many pieces a node splits it into. */
 import { expect, test } from 'vitest';
 import { cpuMsOf } from '../../test/support/cpu.ts';
 import {
@@ -20,7 +20,7 @@ const token = { token: piece, logprob: -1, bytes: null, top_logprobs: [] };
 
 interface Case {
   readonly first: readonly object[];
-  /** Event to repeat. */
+  /** The event that the stream repeats. */
   readonly next: object;
   readonly more?: object;
 }
@@ -72,8 +72,8 @@ const few = 1000;
 const factor = 4;
 
 /**
- * Linear costs grow by the factor, quadratic costs by its square. Retries, because other work on the machine may disturb a
- * measurement.
+ * Expects that the cost grows by the same factor as the number of pieces; a quadratic cost would grow by its square. Retries,
+ * because other work on the machine may disturb a measurement.
  */
 function expectLinear(costOf: (pieces: number) => number): void {
   costOf(few);

@@ -1,6 +1,7 @@
 /**
- * Streams in unusual formats that engines and proxies send. A part without content is ignored, a part with only one possible
- * meaning is repaired, and an ambiguous part fails. An answer with a lost part never counts as complete.
+ * Tests streams in unusual formats that engines and proxies send. A part without content must be ignored, a part with only
+ * one possible meaning must be repaired, and an ambiguous part must fail. An answer that lost a part must never count as
+ * complete.
  */
 import { describe, expect, test } from 'vitest';
 import {
@@ -19,14 +20,14 @@ const tools = { tools: true };
 
 const raw = (text: string): Buffer => Buffer.from(text);
 const choice = (more: object) => ({ model: 'm', choices: [{ index: 0, finish_reason: null, ...more }] });
-/** Part of a tool call: its arguments, and further members if given. */
+/** Returns part of a tool call: its arguments, and further members if given. */
 const part = (input: string, more: object = {}, name?: string) => ({
   ...more,
   function: { ...(name !== undefined && { name }), arguments: input },
 });
 const calls = (...parts: readonly unknown[]) => chunk({ tool_calls: parts });
 
-/** Events that leave the text `ab` unchanged, between `a` and `b` or after both. */
+/** Events that must leave the text `ab` unchanged, whether they come between `a` and `b` or after both. */
 const idle: Readonly<Record<string, NodeEvent | Buffer>> = {
   'a chunk without choices': { id: 'x', object: 'chat.completion.chunk' },
   'choices that are null': { choices: null },
@@ -58,7 +59,7 @@ const idle: Readonly<Record<string, NodeEvent | Buffer>> = {
   'unknown members': { ...chunk({ x: 1 }), timings: {}, system_fingerprint: null, y: [{}] },
 };
 
-/** Streams with one or two calls, of `f` and `g`. */
+/** Streams with one or two tool calls, of `f` and `g`. */
 const f = ['f', '{"a":1}'] as const;
 const g = ['g', '{}'] as const;
 const repairs: Readonly<Record<string, readonly [NodeEvent[], readonly (readonly string[])[]]>> = {

@@ -1,4 +1,7 @@
-/** A request to the Anthropic-style API or the responses API results in the same node body as the equivalent chat request. */
+/**
+ * Tests that a request to the Anthropic-style API or the responses API leads to the same body for the node as the equivalent
+ * chat request.
+ */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { InferenceKind } from '../../schemas/api/operations.ts';
@@ -14,7 +17,7 @@ const png = 'iVBORw0KGgoAAAANSUhEUg==';
 const name = fc.constantFrom('f', 'g');
 const input = fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 1 }), { maxKeys: 2 });
 const turn = fc.record({
-  /** Several texts become several parts, followed by an image. */
+  /** If there are several texts, they become several parts. The image follows them. */
   asks: fc.array(text, { minLength: 1, maxLength: 2 }),
   image: fc.boolean(),
   thoughts: fc.option(text),
@@ -82,7 +85,7 @@ const surfaces: Readonly<Record<'chat' | 'messages' | 'responses', (asked: Reque
     })),
     parallel_tool_calls: choice === 'none' || !oneCall,
   }),
-  // Adjacent turns of the same role are joined. Hidden reasoning comes back empty.
+  // In this API, adjacent turns of the same role are joined, and hidden reasoning is sent back empty.
   messages: ({ instructions, turns, last, maxTokens, effort, hasSchema, choice, oneCall }) => ({
     system: instructions,
     messages: [
@@ -160,7 +163,7 @@ const bodyOf = (kind: keyof typeof surfaces, asked: Request): Record<string, unk
 const shaped = (kind: InferenceKind, body: object): WholeChat =>
   shapeOperation({ kind }, Buffer.from(JSON.stringify(body)), headers).asked as WholeChat;
 
-/** The request that the node receives, or the refusal with the path of the refused field. */
+/** Returns the request that the node receives, or the refusal with the path of the refused field. */
 function outcome(asked: WholeChat, dialect: Dialect, body: object): unknown {
   try {
     const sent = toNodeBody(asked, dialect, {
@@ -168,7 +171,7 @@ function outcome(asked: WholeChat, dialect: Dialect, body: object): unknown {
       maxTokens: 9,
       seesImages: dialect !== 'ollama',
     });
-    // Ignores `stream_options`: APIs that report the prompt's tokens at the start of a stream always request usage.
+    // Ignores `stream_options`, because APIs that report the prompt's tokens at the start of a stream always request usage.
     return { ...JSON.parse(JSON.stringify(sent)), stream_options: undefined };
   } catch (error) {
     const [path = '', ...text] = (error as Refusal).message.split(/(?=[.:[])/);

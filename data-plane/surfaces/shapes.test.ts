@@ -1,4 +1,4 @@
-/** Properties of request bodies that hold for every operation: what is refused, and how. */
+/** Tests properties of request bodies that hold for every operation: what is refused, and how. */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -81,7 +81,7 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
   });
 
   test('null, [] and {} count as absent on every other known field', () => {
-    // Ignores `source`: a request with unusual fields is rebuilt, not passed on in the client's own text.
+    // Ignores `source`, because a request with unusual fields is rebuilt and not passed on in the client's own text.
     const shaped = (more: object) => ({ ...withFields(more).asked, source: undefined });
     const plain = shaped({});
     for (const name of fields.filter((one) => !Object.hasOwn(least, one)))

@@ -1,4 +1,7 @@
-/** Tests spans of possible records: names, times, and no text from callers in their attributes. */
+/**
+ * Tests the spans of all kinds of request records: their names, times, and that their attributes contain no text from
+ * callers.
+ */
 import { expect, test } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { toRecordedRequest } from '../records/recorded.ts';
@@ -11,7 +14,7 @@ const trace = {
   spans: { traceId: 't', parentId: undefined, requestId: 'of-request', nodeId: 'of-node' },
 };
 
-/** Spans of a request that a node answered, with the given differences. */
+/** Returns the spans of a request that a node answered, with the given differences. */
 function spansWith(more: object): ReturnType<typeof planSpans> {
   const record = {
     method: 'POST',

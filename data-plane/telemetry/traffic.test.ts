@@ -1,5 +1,5 @@
-// Goal: a gateway's traffic reports match its answers, stay bounded whatever callers send, and lose nothing while the log is
-// away. Method: request records in their final form, and reports that the log accepts or rejects.
+// Goal: a gateway's traffic reports match its answers, stay limited whatever callers send, and lose nothing while the log is
+// unreachable. Method: request records in their final form, and reports that the log accepts or rejects.
 import { expect, test, vi } from 'vitest';
 import {
   addTraffic,
@@ -33,7 +33,7 @@ interface Sent extends Partial<Omit<RequestRecord, 'at'>> {
   readonly at?: Partial<RequestRecord['at']>;
 }
 
-/** Record of a finished request; times in `at` are ms since its start. */
+/** Returns the record of a request that has ended. Times in `at` are in ms since its start. */
 function record({
   organisation = 'org-1',
   key = 'key-1',
@@ -54,10 +54,10 @@ const completed = (promptTokens: number, completionTokens: number) =>
   ({ kind: 'completed', node: 'n', usage: { promptTokens, completionTokens } }) as RequestRecord['outcome'];
 const early = { kind: 'ended-early', node: 'n', by: 'client', reason: '' } as const;
 const unavailable = (): Refusal => new Refusal('usage unknown', 'Try again.');
-// Keeps away from bucket boundaries, because sums with a start time are inexact.
+// These times are not close to the bounds of buckets, because adding a start time makes them slightly inexact.
 const times = { accepted: 0.2, read: 100.2, shaped: 100.4, decided: 100.5, sent: 100.7 };
 
-/** Takes a report and parses it like a reader. */
+/** Takes a report and parses it as a reader does. */
 function last(source: TrafficReports): TrafficReport {
   const report = source.take(true);
   source.settle(true);

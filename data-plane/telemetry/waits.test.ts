@@ -1,4 +1,7 @@
-/** Stalls a peer at each wait of `waits`, over real sockets with shortened waits. Each wait ends as its row says. */
+/**
+ * Tests every wait listed in `waits` over real sockets: the wait is shortened and its peer stalls. Each wait must end as its
+ * row says.
+ */
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer as createHttpServer, type ServerResponse } from 'node:http';
@@ -55,7 +58,7 @@ class Client {
     open.push(() => this.socket.destroy());
   }
 
-  /** The status of the answer, once the connection is closed. */
+  /** Returns the status of the answer, once the connection has been closed. */
   async status(): Promise<number> {
     await this.closed;
     return Number(/^HTTP\/1\.1 (\d+)/.exec(this.text)?.[1] ?? 0);
@@ -70,7 +73,7 @@ async function listener(handle: Handle, timeouts: object = {}): Promise<number> 
   return port;
 }
 
-/** Starts a stream that is larger than the kernel's buffers. */
+/** Answers with a stream that is larger than the kernel's buffers. */
 function flood({ answer }: Exchange): void {
   answer.start('text/event-stream', []);
   answer.write('x'.repeat(30_000_000));
@@ -78,7 +81,7 @@ function flood({ answer }: Exchange): void {
 
 const head = (length: number): string => `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${length}\r\n\r\n`;
 
-/** A listener that reads bodies like a gateway, and closes the connection after each answer. */
+/** Starts a listener that reads bodies as a gateway does, and closes the connection after each answer. */
 function bodyListener(budget: BodyBudget, paceMs: number, turnMsMax: number): Promise<number> {
   const pace = { bytes: 80, ms: paceMs, ticker: new Ticker(20) };
   return listener((exchange) =>
@@ -91,7 +94,7 @@ function bodyListener(budget: BodyBudget, paceMs: number, turnMsMax: number): Pr
   );
 }
 
-/** A node that accepts connections and otherwise does nothing. */
+/** Starts a node that accepts connections and otherwise does nothing. */
 const rawNode = async (onConnection: (socket: Socket) => void = () => undefined): Promise<number> =>
   portOf(
     createServer((socket) => {
@@ -100,7 +103,7 @@ const rawNode = async (onConnection: (socket: Socket) => void = () => undefined)
     }),
   );
 
-/** A node that answers a request with these bytes and keeps the connection open. */
+/** Starts a node that answers a request with these bytes and keeps the connection open. */
 const node = async (bytes: string): Promise<string> =>
   `http://127.0.0.1:${await rawNode((socket) => socket.once('data', () => socket.write(bytes)))}`;
 
@@ -138,7 +141,7 @@ async function snapshotFrom(answer: (response: ServerResponse) => void, shortene
 
 const snapshotHeaders = { 'x-headgate-sha256': '0', 'content-length': 1000 };
 
-/** Each entry shortens only its own wait, stalls there, and returns the result. */
+/** A function for each wait. It shortens only this wait, makes its peer stall, and returns the result. */
 const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
   clientHead: async () => {
     const port = await listener(() => undefined, { headersTimeoutMs: 100 });
@@ -199,14 +202,14 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
   bodyTurn: async () => {
     const budget = new BodyBudget(8_000_000);
     const one = budget.of('one');
-    // Uses up the share, and the part that one body may have beyond it.
+    // Uses up the organisation's share, and the part that one body may use beyond it.
     one.reserve(1_000_000);
     one.wait({ bytesLeft: 500_000, onRoom: () => undefined });
     const port = await bodyListener(budget, 1e9, 50);
     return new Client(port, `${head(900_000)}${'a'.repeat(500_000)}`).status();
   },
   nodeConnect: async () => {
-    // A TLS node that never completes the handshake counts as not connected.
+    // A node whose TLS handshake never completes counts as not connected.
     const silent = `https://127.0.0.1:${await rawNode()}`;
     return forwarded([silent], false, { connectMs: 50 });
   },

@@ -53,7 +53,7 @@ interface Gateway {
   readonly worker: UsageWorker;
   readonly meter: Meter;
   readonly writer: UsageWriter;
-  /** Counters published by other gateways. */
+  /** Counters that other gateways have published. */
   readonly others: CounterState;
 }
 interface GatewayOptions extends Partial<MeterOptions> {
@@ -62,7 +62,7 @@ interface GatewayOptions extends Partial<MeterOptions> {
 }
 const counts = { published: 0, rejected: 0 };
 const noRecords = { shipped: 0, live: 1, countersPublished: 0, countersRejected: 0 };
-/** Writer for a log in the test's folder. */
+/** Returns a writer for a log in the test's folder. */
 function writerFor(start?: LogStart, onError?: (error: Error) => void): UsageWriter {
   const heading = { database: randomUUID(), incarnation: randomUUID() };
   const log = openUsageLog(start ?? { folder: join(folder, 'usage'), heading, from: 0 }, () => 0);
@@ -73,11 +73,11 @@ function writerFor(start?: LogStart, onError?: (error: Error) => void): UsageWri
   closers.push(() => writer.close());
   return writer;
 }
-/** A meter whose worker does nothing. */
+/** Returns a meter whose worker does nothing. */
 function meterAlone({ writer = writerFor(), ...more }: Partial<MeterOptions> = {}): Meter {
   return new Meter({ post: () => undefined, writer, ...more });
 }
-/** A gateway with its own files, whose messages arrive immediately. */
+/** Starts a gateway with files of its own, whose messages arrive immediately. */
 function gateway(
   name: string,
   { onLimits = () => undefined, live = () => 1, ...more }: GatewayOptions = {},
@@ -106,7 +106,7 @@ function gateway(
 function send(worker: UsageWorker, request: UsageWorkerRequest): void {
   if (request.kind !== 'close') worker.onRequest(structuredClone(request));
 }
-/** Makes another gateway publish its total number of tokens. */
+/** Makes another gateway publish this as its total number of tokens. */
 function readOthers({ others, worker }: Gateway, tokens: number): void {
   const entries = [['acme', period, tokens, 1]] as const;
   worker.onChanged(
@@ -114,7 +114,7 @@ function readOthers({ others, worker }: Gateway, tokens: number): void {
   );
 }
 const tokens = ['gateway-token-of-the-tests'] as const;
-/** A gateway that exchanges counters and has its own parts of the worker thread. */
+/** Starts a gateway that exchanges counters and has its own instance of the worker's parts. */
 async function exchanging(name: string, topic: MemoryTopic): Promise<Gateway> {
   let exchange: CounterExchange | undefined;
   const made = gateway(name, {
@@ -134,7 +134,7 @@ async function exchanging(name: string, topic: MemoryTopic): Promise<Gateway> {
   await opened.start();
   return made;
 }
-/** Writes the recorded rows to disk. */
+/** Writes the rows recorded so far to disk. */
 async function flush({ meter, outbox }: Gateway): Promise<void> {
   await meter.sendRows();
   outbox.flush();
@@ -529,7 +529,7 @@ test('after an event-loop stall the meter reads the worker state before it repor
   for (let stall = 1; stall <= 3; stall++) {
     meter.record(completed());
     nowMs += 5_000;
-    // A request that arrived during the stall is answered before the message that arrived during it is read.
+    // The worker's message arrived during the stall but has not been read yet when a request of the stall is answered.
     expect(meter.isFull).toBe(false);
     await meter.sendRows();
     meter.onEvent({ kind: 'state', taken: stall, unshipped: stall, isFull: false, ...noRecords });

@@ -33,7 +33,7 @@ function boxOf(options: Partial<OutboxOptions> = {}): UsageBox {
 function numbers(shipment: Shipment | undefined): number[] {
   return (shipment?.bodies ?? []).map((body) => JSON.parse(body).n);
 }
-/** Ships all rows and returns their numbers by incarnation. */
+/** Publishes all rows and returns their numbers by incarnation. */
 function shipAll({ outbox: box }: { readonly outbox: Outbox }): Map<string, number[]> {
   const shipped = new Map<string, number[]>();
   for (let next = box.nextShipment(); next; next = box.nextShipment()) {
@@ -229,10 +229,10 @@ test('the folder keeps its latest 10 000 visitors, and entries until 33 days aft
   const rows = Array.from({ length: 11_500 }, (_, n) =>
     usageRow({ organisation: null, period: null, visitor: `v${n % 11_400}` }),
   );
-  // Each group takes one transaction that waits for the disk.
+  // Records groups, because each group takes one transaction that waits for the disk.
   for (let from = 0; from < rows.length; from += 100) await box.record(...rows.slice(from, from + 100));
   await box.record(usageRow());
-  // A fast clock alone removes nothing. The folder must also contain counts of a later period.
+  // A fast clock alone must not remove anything. The folder must also contain counts of a later period.
   await box.record(usageRow({ organisation: 'later', period: '2026-12-04' }));
   await box.close();
   const keys = [...boxOf().outbox.ledger.entries()].map(([subject]) => subject);

@@ -1,4 +1,4 @@
-/** Cut, damaged or full segment logs keep all intact groups in order and within their bounds. */
+/** Tests that cut, damaged or full segment logs keep all intact groups, in order and within their bounds. */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import {
@@ -38,7 +38,7 @@ function groupOf(...requests: RecordedRequest[]): RecordGroup {
   for (const each of requests) expect(buffer.add(each)).toBe(true);
   return buffer.take();
 }
-/** Group of consecutive request numbers, each with an incompressible text. */
+/** Returns a group of consecutive request numbers, each with a text that cannot be compressed. */
 const group = (from: number, count: number, atMs = startMs, more = 0): RecordGroup =>
   groupOf(
     ...Array.from({ length: count }, (_, n) => [reqOf(from + n), atMs, randomBytes(more).toString('hex')]),
@@ -91,7 +91,7 @@ test('a truncated or damaged group is lost alone, without the others', async () 
   for (let n = 0; n < 4; n++) await log.append(group(n, 1, startMs, 300), startMs);
   const [path] = files().map((name) => join(folder, name)) as [string];
   const bytes = readFileSync(path);
-  // Damages one byte of the second group, and cuts off the end of the last.
+  // Damages one byte of the second group and cuts off the end of the last one.
   bytes.writeUInt8(255 - bytes.readUInt8(Math.floor(bytes.length * 0.4)), Math.floor(bytes.length * 0.4));
   writeFileSync(path, bytes);
   truncateSync(path, bytes.length - 5);
@@ -113,7 +113,7 @@ test('a segment with arbitrary bytes is read to its end', async () => {
       const torn = Buffer.concat([whole.subarray(0, cut), junk, whole]);
       writeFileSync(join(folder, name), torn);
       const ids = await idsIn(logOf());
-      // The rest of a cut head may claim the bytes behind it, but their checksum will not match.
+      // What remains of a cut head may claim the following bytes as its own, but their checksum will not match.
       expect(ids.slice(-2)).toEqual(upTo(2));
     }),
     { numRuns: runs({ fast: 50, full: 500 }) },
@@ -164,7 +164,7 @@ test('the log stays within its size and age, and keeps the newest', async () => 
   expect(kept.length).toBeGreaterThan(15);
   expect(files().reduce((sum, name) => sum + statSync(join(folder, name)).size, 0)).toBe(log.bytes);
   await log.append(group(100, 1), startMs + 23_000);
-  // Segments may have been removed for their size, but none for its age.
+  // Segments may have been removed because of their size, but none because of its age.
   expect((await idsIn(log)).length).toBeGreaterThan(kept.length / 2);
   await log.append(group(101, 1), startMs + 25_000);
   expect(await idsIn(log)).toEqual([reqOf(100), reqOf(101)]);
@@ -194,7 +194,7 @@ test('a write costs the same however many records the log contains', async () =>
   await cpu();
   const small = await cpu();
   for (let n = 0; n < 2000; n++) await log.append(group(n, 10), startMs);
-  // A write that reads all records takes some fifty times as long.
+  // A write that read all records would take about fifty times as long.
   expect(await cpu()).toBeLessThan(10 * small);
 });
 
@@ -220,7 +220,7 @@ test('groups written by a build with other fields are read by field name', async
     ...{ request: reqOf(7), atMs: startMs, status: 200, model: 'm', 'unheard of': 1 },
   };
   const written = names.map((name = '') => values[name]) as RecordedRequest;
-  // The time is stored separately.
+  // The time is stored separately from the record.
   const taken = groupOf(written);
   await log.append({ ...taken, lastMs: startMs }, startMs);
   const found = (await requests(logOf()))[0] ?? [];

@@ -34,7 +34,10 @@ function built(path: string): string {
   return JSON.stringify(pathToFileURL(resolve('dist', path)).href);
 }
 
-/** A gateway's row log, outbox and publisher without the gateway. `stage` names the moment at which the process ends. */
+/**
+ * A program that runs a gateway's row log, outbox and publisher without the gateway. `stage` names the moment at which the
+ * process ends.
+ */
 const parts = `
 import fs, { writeSync } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
@@ -85,12 +88,14 @@ const record = (count, isUrgent) => {
 };
 `;
 
-/** Prints `recorded N` before a group is recorded and `kept N` once it is written, each in one write. */
+/**
+ * A program that prints `recorded N` before a group is recorded and `kept N` once it is written, each with a single write.
+ */
 const loaded = `${parts}
 setInterval(() => { for (let count = 1; count <= 6; count++) record(count, seed % 2 === 0); }, 1);
 `;
 
-/** Writes whole groups until the last, during which the process ends at the stage. */
+/** A program that writes whole groups and ends at the given stage of the last one. */
 const staged = `${parts}
 const handle = await openFile('/dev/null');
 const files = Object.getPrototypeOf(handle);
@@ -165,7 +170,7 @@ function lifeIn(output: string): Life {
 const open = (partition: number) =>
   openLog(`sqlite:${join(folder, 'log')}`, { topic: usageTopic, partition }, { allowTrimmed: true });
 
-/** Starts without load and ships the rows that the killed processes left behind. */
+/** Starts a process without load, which publishes the rows that the killed processes left behind. */
 async function shipRest(): Promise<void> {
   const outbox = openOutbox({ path: join(folder, 'outbox.db') });
   const publisher = new Publisher({ outbox, mac, partitions: 1, open });
@@ -175,7 +180,7 @@ async function shipRest(): Promise<void> {
   outbox.close();
 }
 
-/** Folds the log from the beginning. */
+/** Folds the usage log from the beginning. */
 async function rebuild(name: string): Promise<{ totals: PeriodUsage; counts: object; parked: number }> {
   const store = openUsageStore(join(folder, name), { mac });
   const replicator = new UsageReplicator({ store, partitions: 1, open });
@@ -188,9 +193,9 @@ async function rebuild(name: string): Promise<{ totals: PeriodUsage; counts: obj
 }
 
 interface OnLog {
-  /** Row numbers of each incarnation in log order, without repeats. */
+  /** Row numbers of each incarnation in the order of the log, without repeats. */
   readonly numbers: ReadonlyMap<string, number[]>;
-  /** Numbers of each billed request, counted within the life of its process. */
+  /** Numbers of the billed requests of each process, counted from its start. */
   readonly requests: ReadonlyMap<string, number[]>;
 }
 
@@ -300,7 +305,7 @@ test('Events: deleting the outbox begins a new incarnation, and earlier bills st
 });
 
 test('Events: a fold killed at any moment continues to the same totals', async () => {
-  // A record holds 500 rows, so each killed fold has read at least one record before.
+  // A record contains 500 rows, so each killed fold has read at least one record before it is killed.
   await liveAndDie(2, 3500);
   await shipRest();
   const folder2 = join(folder, 'usage.db');

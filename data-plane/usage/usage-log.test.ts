@@ -1,4 +1,4 @@
-/** Tests the rows that a process leaves behind when it ends at any moment, and how the next process reads them. */
+/** Tests which rows a process leaves behind when it ends at any moment, and how the next process reads them. */
 import { execFileSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ function openBox(): UsageBox {
   open.push(box);
   return box;
 }
-/** Keeps the files as they are now, like a crash. Everything that the process does afterwards is lost. */
+/** Keeps the files as they are now, as a crash would. Everything that the process does afterwards is lost. */
 async function crashed(box: UsageBox): Promise<void> {
   cpSync(folder, join(root, 'left'), { recursive: true });
   open.splice(open.indexOf(box), 1);
@@ -41,7 +41,7 @@ async function crashed(box: UsageBox): Promise<void> {
   cpSync(join(root, 'left'), folder, { recursive: true });
   rmSync(join(root, 'left'), { recursive: true });
 }
-/** Request ids of all rows that can be shipped, from the first on. */
+/** Returns the request ids of all rows that can be published, from the first one on. */
 function all({ outbox }: UsageBox): string[] {
   const requests: string[] = [];
   for (let next = outbox.nextShipment(); next; next = outbox.nextShipment()) {
@@ -54,7 +54,7 @@ function segment(nth = 0): string {
   const names = readdirSync(usage()).filter((name) => name.endsWith('.records'));
   return join(usage(), names.sort()[nth] ?? '');
 }
-/** Written bytes of a segment. */
+/** Returns the part of a segment that has been written. */
 function content(path: string): Buffer {
   const bytes = readFileSync(path);
   return bytes.subarray(0, bytes.findLastIndex((byte) => byte !== 0) + 1);
@@ -233,7 +233,7 @@ test('if the log is removed under a running process, later rows are counted and 
   await box.record(usageRow({ requestId: 'r-1' }), usageRow({ requestId: 'r-2' }));
   expect(all(box)).toHaveLength(2);
   rmSync(usage(), { recursive: true });
-  // Interval at which the outbox checks that the segment still exists under its name.
+  // Waits until the outbox has checked that its segment still exists, which it does once a second.
   await new Promise((resolve) => setTimeout(resolve, 1_050));
   await expect(box.record(usageRow({ requestId: 'r-3' }))).rejects.toThrow('removed');
   await box.record(usageRow({ requestId: 'r-3' }), usageRow({ requestId: 'r-4' }));
@@ -246,7 +246,7 @@ test('a backlog larger than memory is shipped in order, and numbers have no gap'
   const rows = Array.from({ length: 700 }, () => usageRow());
   for (let group = 0; group < 20; group++) {
     await box.record(...rows);
-    // Ships one shipment in between, so that the remaining rows have a gap.
+    // Publishes once in between, so that the remaining rows have a gap.
     for (let next = group === 9 && box.outbox.nextShipment(); next; next = undefined)
       box.outbox.markShipped(next);
   }
@@ -292,7 +292,7 @@ test('day-old segments are removed once the usage log has their rows, and not be
   all(box);
   box.flush();
   await append(52 * hourMs);
-  // A power cut could still undo the note that these rows are shipped.
+  // A power cut could still undo the note that these rows have been published, so they are kept.
   expect(first()).toBe(0);
   box.flush();
   await append(54 * hourMs);

@@ -1,4 +1,4 @@
-/** Checks that each path and method in the table of operations leads back to its own kind. */
+/** Tests that each path and method in the table of operations leads back to its own kind of operation. */
 import { expect, test } from 'vitest';
 import { buildFacts } from '../../control-plane/explain/question.ts';
 import { resolveOperation } from '../../shared/decision/admission.ts';

@@ -1,4 +1,4 @@
-/** Checks that the parser without a schema accepts exactly what the schema accepts. */
+/** Tests that the parser of watch options, which does not use the schema, accepts exactly what the schema accepts. */
 import { expect, test } from 'vitest';
 import { parseMoment } from '../admin/moments.ts';
 import { momentSchema } from '../names.ts';

@@ -11,7 +11,7 @@ import {
 } from './gateway-members.ts';
 import { statusSchema } from './status.ts';
 
-/** A valid value for each kind of member, and one outside its bounds. */
+/** Returns a valid value for this member, and a value outside its bounds. */
 function examplesOf(member: GatewayMember): { readonly good: unknown; readonly bad: unknown } {
   const row = gatewayMembers[member];
   switch (row.kind) {

@@ -8,7 +8,7 @@ import { memorySnapshot } from '../snapshot/open-snapshot.ts';
 import { authenticate, type Credentials, carriesCredential } from './authenticate.ts';
 import { Refusal } from './refusal.ts';
 
-/** Deterministic key, so that every run uses the same keys. */
+/** Returns a key that depends only on the name, so that every run uses the same keys. */
 function keyOf(name: string): string {
   return mintKey((bytes) => createHash('shake256', { outputLength: bytes }).update(name).digest());
 }
@@ -58,7 +58,7 @@ snapshot.apply(
 );
 const lookup = createLookup(snapshot.db);
 
-/** A look-up that fails the test when used. */
+/** A look-up that fails the test if it is used. */
 const noLookup = new Proxy({} as Lookup, {
   get: () => () => {
     throw new Error('the snapshot was asked');
@@ -185,7 +185,7 @@ test('Authentication 2: foreign stacks and missing ones give every pair of heade
   );
 });
 
-/** A look-up with the same keys in which another organisation owns both stacks. */
+/** Returns a look-up with the same keys, in which another organisation owns both stacks. */
 function inOtherHands(): Lookup {
   return {
     ...lookup,

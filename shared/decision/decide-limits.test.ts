@@ -49,7 +49,7 @@ function refusalOf(act: () => void): Refusal | undefined {
 }
 
 const subjects = fc.stringMatching(/^[a-z0-9-]{1,64}$/);
-/** Moments from 1970 to 2100, in ms. */
+/** Times from 1970 to 2100, in ms since 1970. */
 const moments = fc.integer({ min: 0, max: 4_102_444_800_000 });
 const limit = fc.option(fc.integer({ min: 0, max: 20 }), { nil: null });
 
@@ -57,7 +57,7 @@ interface Arrival {
   readonly afterMs: number;
   readonly subject: string;
   readonly weight: number;
-  /** Requests in flight that end before this one, each perhaps twice. */
+  /** Indexes of requests in flight that end before this one. With `twice`, they end twice. */
   readonly ended: readonly number[];
   readonly twice: boolean;
 }
@@ -222,7 +222,7 @@ test('Errors further rule 1: the first exceeded limit refuses, but never hides o
       const refusal = refusalOf(() => checkLimits(facts, countersOf(used, inFlight, 60_000), 0));
       expect(refusal?.type).toBe(type);
       if (refusal) expect(refusal.message).toContain(`${tier.id} tier`);
-      // Only refusals that time can cure state when to retry.
+      // A refusal says when to retry only if waiting can help.
       expect(refusal?.retryAfterSeconds !== undefined).toBe(type?.endsWith('LimitedError') === true);
       if (context || upsell) expect(refusal?.status).not.toBe(429);
     }),

@@ -8,7 +8,7 @@ import type { Counters } from './decide.ts';
 import { contextNeeded, type Decision, decide, type RequestFacts } from './decide.ts';
 import { Refusal } from './refusal.ts';
 
-/** Answers of a look-up. They may contradict each other and include more than the fold could ever produce. */
+/** The answers of a look-up. They may contradict each other, and include more than the fold could ever produce. */
 interface Content {
   readonly anonymous: TierLimits | undefined;
   readonly stacks: Readonly<Record<string, { organisation: string; surface: 'openai' | 'anthropic' }>>;
@@ -16,7 +16,7 @@ interface Content {
   readonly pooled: readonly string[];
   readonly included: readonly string[];
   readonly weight: number;
-  /** Own nodes that are down at present, as `place model`. */
+  /** Organisations' own nodes that are down, as `place model`. */
   readonly away: readonly string[];
   readonly nextTier: string | undefined;
 }
@@ -68,7 +68,7 @@ function lookupOf(content: Content): Lookup {
   };
 }
 
-// Mostly unlimited, so that many requests reach routing.
+// Usually unlimited, so that many requests reach routing.
 const anyLimit = fc.oneof(
   { weight: 6, arbitrary: fc.constant(null) },
   { weight: 1, arbitrary: fc.nat(10) },
@@ -81,7 +81,7 @@ const anyTier = fc.record<TierLimits>({
   concurrency: anyLimit,
   contextTokens: anyLimit,
   monthlyTokens: anyLimit,
-  // Visitors are a fifth of the requests. A limit on most of them ensures that every run refuses some for used-up turns.
+  // Visitors make up a fifth of the requests. Most of them have this limit, so that every run refuses some for used-up turns.
   freeTurns: fc.option(fc.nat(8), { nil: null, freq: 4 }),
 });
 const pairs = (firsts: readonly string[]) =>
@@ -95,7 +95,7 @@ const anyContent = fc.record<Content>({
       surface: fc.constantFrom('openai' as const, 'anthropic' as const),
     }),
   ),
-  // Every place has its own nodes, so a node identifies its place.
+  // Each place has nodes of its own, so a node's name tells its place.
   routes: fc
     .subarray(pairs(places))
     .map((keys) => Object.fromEntries(keys.map((key) => [key, [`${key} 1`, `${key} 2`]]))),
@@ -161,7 +161,7 @@ const moment = fc.integer({ min: 0, max: 4e12 });
 
 type Outcome = Decision | Refusal;
 
-/** Any other error fails the calling property. */
+/** Returns what a request leads to. Any error other than a refusal fails the property that calls this. */
 function outcomeOf(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Outcome {
   try {
     return decide(lookup, counters, facts, nowMs);
@@ -171,7 +171,7 @@ function outcomeOf(lookup: Lookup, counters: Counters, facts: RequestFacts, nowM
   }
 }
 
-/** Everything in an outcome that a client or the counters can observe. The reason is only for the log. */
+/** Returns everything in an outcome that a client or the counters can observe. The reason is only for the log. */
 function observable(outcome: Outcome): unknown {
   if (outcome instanceof Refusal) return [outcome.envelope('/'), outcome.retryAfterSeconds];
   const { placement, ...counted } = outcome;
@@ -183,7 +183,10 @@ function placementOf(outcome: Outcome) {
   return outcome.placement;
 }
 
-/** Runs a property up to ten times, until its cases have reached `enough` outcomes. Rare outcomes may need several runs. */
+/**
+ * Runs a property up to ten times, until its cases have reached `enough` different outcomes. Rare outcomes may need several
+ * runs.
+ */
 function assertReaching<Case>(
   property: fc.IProperty<Case>,
   numRuns: number,
@@ -208,7 +211,7 @@ test('any look-up, counters and facts give a decision or a Refusal, and the same
     seen,
     13,
   );
-  // Ensure that every possible outcome occurred.
+  // Every possible outcome must have occurred.
   expect([...seen].sort()).toEqual([
     ...['ContextWindowExceededError', 'DedicatedOnlyModelError', 'InferenceConcurrencyLimitedError'],
     ...['InferenceRateLimitedError', 'InferenceUnavailableError', 'InferenceUpsellError'],
@@ -314,7 +317,7 @@ test('Errors 7: only requests for the pool use up the allowance', () => {
       };
       const free = ask(null) as Decision;
       const { placement } = free;
-      // A used-up allowance changes the answer of pool requests only.
+      // A used-up allowance may change the answer only for requests to the pool.
       const draws =
         placement instanceof Refusal
           ? placement.type === 'InferenceUnavailableError' && lookup.isPooled(facts.model)
@@ -348,7 +351,7 @@ test('Errors 5, Errors 10: no refusal depends on the weight of a model that the 
           outcomeOf(lookupOf({ ...content, pooled, weight }), counters, facts, nowMs),
         ) as [Outcome, Outcome];
         if (placementOf(light)) return;
-        // An own stack or node may serve it, and then its real weight counts.
+        // A stack or node of the organisation may serve the model, in which case its real weight counts.
         const own: PlaceKey[] = [
           `organisation:${caller.owner.organisation}`,
           ...stackIds.map((id): PlaceKey => `stack:${id}`),

@@ -1,4 +1,4 @@
-/** Checks the model document that clients of both API families read. */
+/** Tests the model document that clients of both API families read. */
 import { expect, test } from 'vitest';
 import { modelEntry, modelListing } from './model-listing.ts';
 

@@ -1,4 +1,4 @@
-/** Checks which causes and steps records, metrics and explanations can describe. */
+/** Tests which causes and steps can be described by records, metrics and explanations. */
 import { expect, test } from 'vitest';
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { causeNames, causes, causeText, findCause } from './causes.ts';

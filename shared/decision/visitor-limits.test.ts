@@ -46,7 +46,7 @@ function asked(counters: Counted, network: string | null = 'n-1') {
   return { type, step, message, retryAfterSeconds, exhausted };
 }
 
-/** Result of a visitor who passed every limit: no node answers. */
+/** Result for a visitor within all limits: the request is refused at a later step, because no node answers. */
 const passed = { type: 'InferenceUnavailableError', step: 'nodes' };
 
 test.each<[string, Counted, object]>([

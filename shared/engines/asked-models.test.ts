@@ -1,4 +1,4 @@
-// Goal: detect which models of a node accept images with few requests, and never delay the node's health result by waiting
+// Goal: find out with few requests which models of a node accept images, and never delay the node's health result by waiting
 // for an engine. Method: a server with Ollama's routes, whose answers about single models each test controls.
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -15,7 +15,7 @@ type Show = (model: string, response: ServerResponse) => void;
 interface Engine {
   models: readonly Model[];
   show: Show;
-  /** Names of the models that were asked about. */
+  /** Names of the models about which the engine was asked. */
   readonly asked: string[];
   probe(): Promise<Probed>;
 }
@@ -97,7 +97,7 @@ test.each([
 ] as [string, Show][])('with %s, no model is known to accept images, and the node is up', async (_, show) => {
   const engine = await startEngine([{ id: 'a:1b' }], show);
   expect(await engine.probe()).toMatchObject({ up: true, models: ['a:1b'], imageModels: [] });
-  // A failed request is not repeated at once.
+  // A failed request must not be repeated at once.
   expect(await imageModels(engine)).toEqual([]);
   expect(engine.asked).toEqual(['a:1b']);
 });

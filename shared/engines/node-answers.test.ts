@@ -1,4 +1,4 @@
-/** Tests responses other than completions, with bodies captured from the four engines. */
+/** Tests how nodes' responses other than completions are read, with bodies captured from the four engines. */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,6 +1,6 @@
 /**
- * Goal: the probe detects which engines only rerank from their own responses. The simulated engines answer like the real
- * ones.
+ * Goal: the probe recognises engines that only rerank by their own responses. The simulated engines answer as the real ones
+ * do.
  */
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -49,7 +49,7 @@ test.each([
 
 const models = JSON.stringify({ data: [{ id: 'a' }, { id: 'b' }] });
 
-/** Responses of a healthy engine, except on the given paths. */
+/** Returns a handler that responds like a healthy engine, except on the given paths. */
 function upBut(routes: Readonly<Record<string, readonly [status: number, body: string]>>): RequestListener {
   return ({ url = '' }, response) => {
     const [status, body] = routes[url] ?? (url === '/v1/models' ? [200, models] : [200, '{}']);

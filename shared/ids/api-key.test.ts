@@ -1,11 +1,14 @@
-/** Format and checksum of API keys: which typing errors the checksum detects, and that characters are equally likely. */
+/**
+ * Tests the format and checksum of API keys: which typing errors the checksum detects, and that all characters are equally
+ * likely.
+ */
 import { createHash, randomBytes } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { hashKey, mintId, mintKey, mintNodeToken, parseKey, randomText } from './api-key.ts';
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
-/** Keys minted from bytes that fast-check generates. More bytes are drawn if some are outside the alphabet's range. */
+/** Keys made from bytes that fast-check generates. Bytes outside the alphabet's range are replaced with further ones. */
 const keys = fc
   .infiniteStream(fc.nat(255))
   .map((stream) =>
@@ -82,7 +85,7 @@ test('every character of an alphabet is equally likely, because surplus byte val
   let next = 256;
   const descending = (count: number) => Uint8Array.from({ length: count }, () => --next);
   const text = randomText(descending, alphabet, 248);
-  // Bytes 255 to 248 are redrawn; bytes 247 to 0 give each character four times.
+  // Bytes 255 to 248 are drawn again, and bytes 247 to 0 give each character four times.
   expect(text.charAt(0)).toBe('z');
   expect(text).toBe([...alphabet].reverse().join('').repeat(4));
 });
@@ -92,7 +95,7 @@ test('ids and tokens have their required form', () => {
   expect(mintNodeToken(randomBytes)).toMatch(/^ngt_[A-Za-z0-9_-]{43}$/);
 });
 
-/** Computes the checksum bit by bit, so that the library's table is checked by code without a table. */
+/** Computes the checksum bit by bit, to check the library's table with code that uses no table. */
 function base62Crc(text: string): string {
   let crc = 0xffffffff;
   for (const byte of Buffer.from(text)) {

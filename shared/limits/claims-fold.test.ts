@@ -1,4 +1,4 @@
-/** The fold of claims, rule by rule: the grants that every reader of the log computes, in order. */
+/** Tests the fold of claims rule by rule: the grants that every reader of the log computes, in order. */
 import { expect, test } from 'vitest';
 import { type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { readGauges } from '../../test/support/read-gauges.ts';
@@ -43,15 +43,15 @@ test('a process gets what the others leave and keeps what it holds, and its use 
   const log = new Log();
   expect(log.append('a', { claim: 7 })).toBe(7);
   expect(log.append('b', { claim: 7 })).toBe(3);
-  // A process keeps what it holds even if others ask for it, but does not get more.
+  // A process keeps what it holds even if others claim it, but does not get more.
   expect(log.append('a', { claim: 7 })).toBe(7);
   expect(log.append('a', { claim: 9 })).toBe(7);
   expect(log.append('b', { claim: 5 })).toBe(3);
-  // Room given up goes to the other process with its next record. The first one does not get it back.
+  // Room that a process gives up goes to the other process with its next record. The first process does not get it back.
   expect(log.append('a', { claim: 5 })).toBe(5);
   expect(log.append('b', { claim: 5 })).toBe(5);
   expect(log.append('a', { claim: 7 })).toBe(5);
-  // Admitted requests count even beyond the limit. Nobody else loses room because of them.
+  // Admitted requests count even beyond the limit, but no other process loses room because of them.
   expect(log.append('a', { used: 8, claim: 8 })).toBe(8);
   expect(log.append('b', { claim: 5 })).toBe(5);
   expect(log.append('b', { claim: 6 })).toBe(5);
@@ -218,7 +218,7 @@ test('one sweep examines a bounded part of the concurrency claims, and several e
 test.each([
   [3, 60],
   [5, 60],
-  // With three processes, a share is below one.
+  // Here each of three processes has a share below one.
   [3, 4],
 ])(
   'until all know that a gateway joined, others leave it the earlier shares of concurrency: %i of %i',
@@ -248,7 +248,7 @@ test.each([
     for (const process of before) append(process, 1000);
     for (const process of before) append(process, 4000);
     append('new', 5000);
-    // The new process claims at once. The others may not have read its record, and still use their former share.
+    // The new process claims at once. The others may not have read its record yet, and still use their earlier shares.
     expect(append('new', 5001, most)).toBe(most / 2);
     expect(append('new', 7999, most)).toBe(most / 2);
     const share = most < 2 * joins ? 0 : most / (2 * joins);

@@ -1,4 +1,4 @@
-/** A limit topic over the embedded log and the memory log. test/kafka/ runs the same tests over Kafka. */
+/** Tests a topic for limits on the embedded log and on the in-memory log. test/kafka/ runs the same tests on Kafka. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

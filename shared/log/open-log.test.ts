@@ -1,4 +1,4 @@
-/** Log URLs: what each one means, and that invalid ones are refused without being repeated in the error. */
+/** Tests log URLs: what each one means, and that invalid ones are refused by an error that does not repeat them. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

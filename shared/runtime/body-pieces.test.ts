@@ -1,4 +1,4 @@
-/** Bodies in very small pieces, over real sockets. */
+/** Tests bodies that arrive in very small pieces, over real sockets. */
 import { createServer } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';
@@ -38,7 +38,7 @@ test.each(['is read', 'is refused', 'is dropped'])(
     await hostile.closed;
     await until(() => ends.length > 0);
     expect(ends).toEqual([how === 'is refused' ? 'refused' : 'gone']);
-    // Node still parses everything that it has read from the socket.
+    // Node still parses everything that it had read from the socket when the limit was reached.
     expect(pieces).toBeLessThan(2 * 65_536);
     const peer = await RawPeer.open(at);
     await peer.send(`${head}10\r\n${'x'.repeat(16)}\r\n0\r\n\r\n`);

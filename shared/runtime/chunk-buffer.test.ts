@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ChunkBuffer } from './chunk-buffer.ts';
 
-/** Splits bytes into chunks as sockets emit them, each with its own memory or as a view of a larger buffer. */
+/** Splits bytes into chunks as sockets emit them. Each chunk has memory of its own or is a view of a larger buffer. */
 function chunksOf(bytes: Buffer, sizes: readonly number[], own: boolean): Buffer[] {
   const chunks: Buffer[] = [];
   for (let at = 0, n = 0; at < bytes.length; n++) {

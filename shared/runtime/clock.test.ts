@@ -32,10 +32,10 @@ test.each([-40 * dayMs, 40 * dayMs])(
     expect(running.read(0)).toBe(0);
     const started = reader();
     expect([started.read(0), started.read(0)]).toEqual([0, 0]);
-    // Records that were written before the reader started.
+    // These records were written before the reader started.
     const late = reader();
     expect([late.read(-dayMs), late.read(-3000), late.read(0)]).toEqual([-dayMs, -3000, 0]);
-    // All clocks agree that time has passed.
+    // Here all clocks agree that time has passed.
     expect(running.read(offMs)).toBe(offMs);
   },
 );

@@ -1,4 +1,4 @@
-/** Resources are closed in reverse order, and failures are logged. */
+/** Tests that resources are closed in reverse order, and that failures are logged. */
 import { expect, test } from 'vitest';
 import { Closers } from './closers.ts';
 

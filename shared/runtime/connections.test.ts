@@ -1,7 +1,4 @@
-/**
- * Limits of connections over real sockets: the connections of a listener and of one address, and what clients see beyond
- * them.
- */
+/** Tests limits on connections over real sockets: per listener and per address, and what clients see beyond a limit. */
 import { Registry } from 'prom-client';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';
@@ -75,7 +72,7 @@ test.each([false, true])(
     const { open, value, logged } = await bounded({ max: 3, perAddress: 3 }, tls);
     const held = [await open(), await open(), await open()];
     for (const peer of held) expect(await isServed(peer)).toBe(true);
-    // A client may see a refusal as a closed connection or as a failed one; over TLS the connection fails.
+    // A client may see a refusal as a closed connection or as a failed one. Over TLS the connection fails.
     for (let n = 0; n < 5; n++) {
       const refused = await open().catch(() => undefined);
       expect(refused === undefined ? false : await isServed(refused)).toBe(false);
@@ -162,7 +159,7 @@ test.each([false, true])(
       Array.from({ length: 95 }, () => RawPeer.open(endpoint, { from }).catch(() => undefined)),
     );
     const peers = (await Promise.all(idle)).filter((peer) => peer !== undefined);
-    // Some peers have sent part of a head, others have already received an answer.
+    // Some of the peers have sent part of a request head, and others have already received an answer.
     await Promise.all(peers.map((peer, at) => (at % 3 === 0 ? peer.send('GET /rea') : undefined)));
     await Promise.all(peers.slice(-30).map((peer, at) => (at % 3 === 1 ? isAnswered(peer) : undefined)));
     for (let ask = 0; ask < 50; ask++) {

@@ -1,4 +1,4 @@
-/** The order in which requests of many connections are handled in one turn of the event loop, over real sockets. */
+/** Tests in which order the requests of many connections are handled in one turn of the event loop, over real sockets. */
 import { Registry } from 'prom-client';
 import { expect, test, vi } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';

@@ -1,4 +1,4 @@
-/** Rules for the connections of every `node:http` listener, tested with a client that does not read. */
+/** Tests rules for the connections of every `node:http` listener, with a client that does not read. */
 import { Registry } from 'prom-client';
 import { expect, onTestFinished, test } from 'vitest';
 import { portOf } from '../../test/support/listen.ts';

@@ -1,4 +1,7 @@
-/** The pace of connections over real sockets: how many start, in which order, and what happens to those without room. */
+/**
+ * Tests the pace at which connections start, over real sockets: how many start, in which order, and what happens to those for
+ * which there is no room.
+ */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { Socket } from 'node:net';
@@ -23,16 +26,16 @@ interface Line {
 }
 
 interface Paced {
-  /** Clock of the pace, which tests advance by hand. */
+  /** Time of the clock that determines the pace, in ms. Tests advance it by hand. */
   nowMs: number;
-  /** Addresses in the order in which their requests were handled. */
+  /** Client addresses in the order in which their requests were handled. */
   readonly handled: string[];
-  /** Sockets of the server, in the order of their connections. */
+  /** The server's sockets in the order in which they were opened. */
   readonly sockets: Socket[];
   open(from: string): Promise<RawPeer>;
   refused(): Promise<number>;
   readonly connections: Connections;
-  /** Fields of the log lines. */
+  /** Fields of the lines that were logged. */
   readonly logged: Line[];
 }
 
@@ -76,7 +79,7 @@ async function paced(tls = false): Promise<Paced> {
   });
 }
 
-/** Opens this many connections from an address, each with a request. */
+/** Opens this many connections from an address and sends a request on each. */
 async function flood(server: Paced, from: string, count: number): Promise<RawPeer[]> {
   const before = server.sockets.length;
   const peers = await Promise.all(Array.from({ length: count }, () => server.open(from)));
@@ -93,7 +96,7 @@ test('16 connections of a flood start at once, then 100 a second, and waiting on
   expect(server.sockets.filter(({ bytesRead }) => bytesRead === 0)).toHaveLength(84);
   server.nowMs += 50;
   await handled(21);
-  // However long nothing arrived, no more start at once than at first.
+  // However long no connection arrived, no more of them start at once than at the beginning.
   server.nowMs += 60_000;
   await handled(37);
   await server.open(exempt);
@@ -115,7 +118,7 @@ test('addresses take turns: a late one is next, however many connections another
 test('an address gets a quarter of the free room, the next one a quarter of the rest; the refused read why', async () => {
   const server = await paced();
   const peers = await flood(server, '127.0.1.1', 200);
-  // 16 started. 103 is the first number above a quarter of the room that it leaves of 512.
+  // 16 connections have started. 103 more wait, which is the first number above a quarter of the room that they leave of 512.
   expect(await server.refused()).toBe(200 - 16 - 103);
   await until(() => peers.some((peer) => peer.text.includes('429 Later')));
   await flood(server, '127.0.1.2', 100);
@@ -127,7 +130,7 @@ test('an address gets a quarter of the free room, the next one a quarter of the 
 
 test('in a full room, a new address replaces a connection of the address that has most', async () => {
   const server = await paced();
-  // 16 start, then 4 wait.
+  // 16 of these start, and 4 wait.
   await flood(server, '127.0.1.1', 20);
   const single = await Promise.all(
     Array.from({ length: 508 }, (_, n) => server.open(`127.1.${n >> 7}.${n & 127}`)),
@@ -139,7 +142,7 @@ test('in a full room, a new address replaces a connection of the address that ha
   await flood(server, '127.2.0.1', 1);
   await until(async () => (await server.refused()) === 2);
   expect([...late, ...single].filter((peer) => peer.text.includes('429 Later'))).toEqual([]);
-  // Three connections of the first address remain, two of which can be replaced.
+  // Three connections of the first address remain, and two of them can be replaced.
   for (const n of [2, 3, 4]) await flood(server, `127.2.0.${n}`, 1);
   await until(async () => (await server.refused()) === 5);
   expect([...late, ...single].filter((peer) => peer.text.includes('429 Later'))).toEqual([]);

@@ -1,4 +1,4 @@
-/** Pipelined requests on one connection, over real sockets: how many are handled, and what happens to the rest. */
+/** Tests pipelined requests on one connection, over real sockets: how many are handled, and what happens to the rest. */
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { Registry } from 'prom-client';
@@ -20,7 +20,7 @@ async function listening(isAnswered: boolean, halfOpen = false): Promise<Listeni
   const server = createHttpServer(
     {
       name: 'api',
-      // A refused request counts as handled.
+      // A request that is refused counts as handled, too.
       badHttp: (_request, response) => handled.push(response),
       connections,
       headersTimeoutMs: 10_000,

@@ -1,4 +1,4 @@
-/** Pauses between retries grow, vary and end early. Sleeping leaves no listener on its signal. */
+/** Tests that pauses between retries grow, vary and can end early, and that sleeping leaves no listener on its signal. */
 import { getEventListeners } from 'node:events';
 import { expect, test } from 'vitest';
 import { Backoff, type Clock, sleep } from './retry.ts';

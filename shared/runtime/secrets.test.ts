@@ -116,7 +116,8 @@ test('writing a document replaces a link instead of following it, and a failure 
   writeFileSync(join(dir, 'target'), 'untouched');
   rmSync(join(folder, 'ready.json'));
   symlinkSync(join(dir, 'target'), join(folder, 'ready.json'));
-  // Earlier versions gave the temporary file this name. A file planted there keeps its mode and does not receive the secret.
+  // Earlier versions used this name for the temporary file. A file that someone planted under it must keep its mode and must
+  // not receive the secret.
   const planted = join(folder, `ready.json.${process.pid}.part`);
   writeFileSync(planted, 'planted', { mode: 0o666 });
   writeJsonAtomically(join(folder, 'ready.json'), { token: 'secret' });

@@ -1,4 +1,4 @@
-/** Settings are read in one place, so that tests can call every other function with their own settings. */
+/** Checks that settings are read in one place, so that tests can call every other function with settings of their own. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** A reader waits only for a change, and never longer than its signal allows. */
+/** Tests that a reader waits only for a change, and never longer than its signal allows. */
 import { expect, test } from 'vitest';
 import { howItWaits } from '../../test/support/turns.ts';
 import { Waiters } from './waiters.ts';

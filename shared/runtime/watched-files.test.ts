@@ -1,4 +1,4 @@
-/** Changed TLS files are applied automatically. Unusable files only cause one log line. */
+/** Tests that changed TLS files are applied automatically, and that unusable files cause only one log line. */
 import { once } from 'node:events';
 import {
   copyFileSync,
@@ -66,7 +66,7 @@ async function serve(certificate: Certificate): Promise<number> {
   return listening(createHttpServer(options, (_request, response) => response.end()));
 }
 
-/** Name in the certificate that a new connection receives. */
+/** Returns the name in the certificate that a new connection receives. */
 async function shown(port: number): Promise<string> {
   const socket: TLSSocket = connect({ host: '127.0.0.1', port, ca });
   await once(socket, 'secureConnect');

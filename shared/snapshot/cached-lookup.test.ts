@@ -1,4 +1,7 @@
-/** The cached look-up queries the snapshot once for each answer, and again only after a commit that touches it. */
+/**
+ * Tests that the cached look-up queries the snapshot once for each answer, and again only after a commit that affects the
+ * answer.
+ */
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { fleetHistory, known, recordsOf, sha256 } from '../../test/support/commits.ts';
@@ -24,7 +27,7 @@ const records = recordsOf([
   [known('key.revoked', { id: 'key-1' })],
 ]);
 
-/** Opens a cached look-up over a snapshot at the second commit. `asked` counts queries that reach the tables. */
+/** Opens a cached look-up on a snapshot at the second commit. `asked` counts the queries that reach the tables. */
 function opened() {
   const snapshot = memorySnapshot();
   snapshot.apply(records.slice(0, -1));
@@ -83,7 +86,7 @@ test('after each commit of any history, every answer equals the snapshot’s', (
   const values = (table: string, column: string) => [
     ...new Set(rows(table).map((row) => String(row[column]))),
   ];
-  /** Runs every query with all IDs in the state and with some that do not exist. */
+  /** Runs every query with all ids in the state and with some that do not exist. */
   const askAll = (lookup: Lookup) => {
     const models = ['none', ...values('model', 'id'), ...values('routes', 'model')];
     const tiers = ['none', ...values('tier', 'id')];

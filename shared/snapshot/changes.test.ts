@@ -1,6 +1,7 @@
 /**
- * Changes released in waves, over random histories. Every fold of one log ends in the same state. The base equals the state
- * of a reader that does not know changes. A gateway reads either the base, or the base with all events of the change.
+ * Tests changes released in waves with random histories. Every fold of one log must end in the same state. The base must
+ * equal the state of a reader that does not know changes. A gateway must read either the base, or the base with all events of
+ * the change.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -69,7 +70,7 @@ function stagedEvent(change: string, events: readonly KnownEvent[]): KnownEvent 
   });
 }
 
-/** Renames change events to an unknown type, as a reader built before changes existed would see them. */
+/** Renames change events to an unknown type, which is what a reader sees that was built before changes existed. */
 function unknown(stored: StoredEvent): StoredEvent {
   return stored.type.startsWith('change.') ? { ...stored, type: `later.${stored.type}` } : stored;
 }
@@ -89,7 +90,7 @@ const definitionsIn = ({ db }: State): unknown[] =>
     db.prepare(`SELECT ${columnsOf(name)} FROM ${name} ORDER BY ${tableSpecs[name].key.join(', ')}`).all(),
   );
 
-/** Rows of definitions as the gateway reads them, and whether a change has reached it. */
+/** Returns the rows of definitions as the gateway reads them, and whether a change has reached it. */
 function effectiveRows(snapshot: Snapshot, gateway: string): [isInside: boolean, rows: unknown[]] {
   return snapshot.stateAt({ kind: 'present', view: { gateway } }, (state) => [
     state.overlaid !== undefined,
@@ -102,7 +103,7 @@ function foldedRows(snapshot: Snapshot, events: readonly KnownEvent[]): unknown[
   return snapshot.stateAt({ kind: 'previewed', events, context }, definitionsIn);
 }
 
-/** Starts a gateway from a copy of another snapshot. */
+/** Opens a copy of another snapshot, as a gateway that starts does. */
 function copyOf(snapshot: Snapshot, path: string): Snapshot {
   rmSync(path, { force: true });
   snapshot.db.exec(`VACUUM INTO '${path}'`);
@@ -113,7 +114,9 @@ function openChange(snapshot: Snapshot): RowOf<'change'> | undefined {
   return snapshot.db.prepare<[], RowOf<'change'>>('SELECT * FROM change').get();
 }
 
-/** A revocation takes effect in the base, so on all gateways at once. Their digests then equal the older reader's. */
+/**
+ * Whether a revocation takes effect in the base, and so on all gateways at once. Their digests then equal the older reader's.
+ */
 function isRevocation(records: readonly LogRecord[], at: number): boolean {
   return records[at]?.value.includes('"key.revoked"') ?? false;
 }

@@ -1,6 +1,6 @@
 /**
- * The fold is total. Whatever a commit contains, the fold never throws, and the events around the junk are folded as if it
- * were absent. Otherwise, one bad event would stop every gateway for good.
+ * Tests that the fold is total. Whatever a commit contains, the fold must never throw, and must fold the events around the
+ * junk as if the junk were absent. Otherwise one bad event would stop every gateway for good.
  */
 
 import fc from 'fast-check';
@@ -66,7 +66,7 @@ const oddValues: fc.Arbitrary<unknown> = fc.oneof(
   fc.dictionary(oddTexts, oddTexts, { maxKeys: 3, noNullPrototype: true }),
 );
 
-/** Data of a known type with some fields replaced, missing or added. */
+/** Data of a known type in which some fields are replaced, missing or added. */
 const bent = fc
   .tuple(
     fc.constantFrom(...eventTypeNames),
@@ -84,7 +84,7 @@ const bent = fc
     if (extra) Object.defineProperty(data, extra[0], { value: extra[1], enumerable: true });
     return { type: type as string, data: data as unknown };
   });
-/** Odd fields that a schema may accept, each filled to the allowed maximum. */
+/** Events with odd fields that a schema may accept, each filled to the allowed maximum. */
 const brim: fc.Arbitrary<{ type: string; data: unknown }> = fc
   .tuple(oddTexts, oddTexts, oddNumbers, fc.nat({ max: 5 }))
   .map(([a, b, n, which]) => {
@@ -120,7 +120,7 @@ const brim: fc.Arbitrary<{ type: string; data: unknown }> = fc
   });
 const foreign = fc.record({ type: fc.oneof(oddTexts, fc.constantFrom(...eventTypeNames)), data: oddValues });
 
-/** Junk that a reader may skip. Critical events of unknown types have their own test. */
+/** Junk events that a reader may skip. Critical events of unknown types have a test of their own. */
 const junkEvent: fc.Arbitrary<StoredEvent> = fc
   .tuple(
     fc.oneof(bent, brim, foreign),
@@ -138,7 +138,7 @@ function rowsOf(snapshot: Snapshot): unknown[] {
   return tableNames.map((name) => snapshot.db.prepare(`SELECT * FROM ${name}`).all());
 }
 
-/** Calls the fold directly, so that nothing can hide an exception. */
+/** Calls the fold directly, so that no other code can hide an exception. */
 function foldBare(stored: StoredEvent, snapshot: Snapshot, by: string, at: string): void {
   const read = readEvent(stored);
   if (read.outcome !== 'known') return;
@@ -168,7 +168,7 @@ test('no junk in a commit makes the fold throw, and rows and digests still match
   expect(events).toBeGreaterThan(8 * numRuns);
 });
 
-/** Junk that readers cannot parse, so it never changes a row. */
+/** Junk events that readers cannot parse, so they never change a row. */
 const unreadable = junkEvent.filter((stored) => readEvent(stored).outcome !== 'known');
 
 test('valid events among junk give the same rows and digests as alone', { timeout: 60_000 }, () => {

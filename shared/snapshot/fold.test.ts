@@ -1,6 +1,6 @@
 /**
- * Effect of each event on the rows. Given some events, one more event changes exactly the listed rows. Every event type has a
- * case (checked below), and so has every reason for which the fold skips an event.
+ * Tests the effect of each event on the rows. After some given events, one more event must change exactly the listed rows.
+ * Every event type has a case, which is checked below, and so has every reason for which the fold skips an event.
  */
 import { expect, test } from 'vitest';
 import { eventTypeNames } from '../../schemas/events/event-definitions.ts';
@@ -11,7 +11,7 @@ import type { Snapshot } from './snapshot.ts';
 import { type TableName, type TableRow, tableNames, tableSpecs } from './tables.ts';
 import { verify } from './verify.ts';
 
-/** `leaves` lists all rows of each changed table. All other tables must stay unchanged. */
+/** A test case. `leaves` lists all rows of each table that changes. All other tables must stay unchanged. */
 type Case = readonly [
   name: string,
   given: readonly KnownEvent[],
@@ -19,7 +19,10 @@ type Case = readonly [
   leaves: Partial<Record<TableName, readonly TableRow[]>>,
 ];
 
-/** Time of the commit with `when`, which is the third: genesis, given, when. */
+/**
+ * Time of the third commit, which contains `when`, in ms. The first creates the log, and the second contains the given
+ * events.
+ */
 const whenMs = firstMomentMs + 3000;
 const givenMs = firstMomentMs + 2000;
 const hashOf = (text: string): Buffer => Buffer.from(sha256(text), 'hex');
@@ -72,7 +75,7 @@ const nodeRow = (row: TableRow = {}): TableRow => ({
   changed_at: null,
   ...row,
 });
-/** Row of a node whose owner reported it up in the preceding commit. */
+/** Returns the row of a node whose owner reported it up in the preceding commit. */
 const upRow = (row: TableRow = {}): TableRow =>
   nodeRow({
     owner: 'control-1',
@@ -96,7 +99,7 @@ const routeRow = (row: TableRow = {}): TableRow => ({
   ...row,
 });
 
-/** Routes of a node that has both models loaded. */
+/** Routes of a node that has loaded both models. */
 const bothRoutes = [routeRow(), routeRow({ model: 'large', served: 'large' })];
 
 const tier = known('tier.set', { id: 'Team', rank: 1, models: ['echo', 'large'] });
@@ -770,7 +773,7 @@ const changeCases: readonly Case[] = [
 ];
 
 const secondChange = known('change.staged', { ...staged.data, change: '8' } as never);
-/** Events whose subject does not exist, or no longer exists. */
+/** Events about an object that does not exist, or no longer exists. */
 const ofNothing: readonly (readonly [when: KnownEvent, noun: string, given?: readonly KnownEvent[]])[] = [
   [known('tier.removed', { id: 'Team' }), 'tier'],
   [known('model.removed', { id: 'echo' }), 'model'],
@@ -925,7 +928,7 @@ const passedOver = [
   ...otherPassedOver,
 ];
 
-/** Folds the events. Returns the rows before and after `when`, and why it was skipped. */
+/** Folds the events. Returns the rows before and after `when`, and why `when` was skipped. */
 function folded(given: readonly KnownEvent[], when: KnownEvent) {
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
@@ -941,7 +944,7 @@ test.each(cases)('%s', (_name, given, when, leaves) => {
   const { before, after, anomalies } = folded(given, when);
   expect(after).toEqual({ ...before, ...leaves });
   expect(anomalies).toEqual([]);
-  // Rows that already existed before the event would not prove anything.
+  // The expected rows must not exist before the event, because the test would then prove nothing.
   for (const name of Object.keys(leaves) as TableName[]) expect(before[name]).not.toEqual(leaves[name]);
 });
 

@@ -1,6 +1,6 @@
 /**
- * A snapshot file has exactly the tables and indexes that this build creates. Anything else in its schema, especially a
- * trigger, could change rows without updating their digests.
+ * Tests that a snapshot file has exactly the tables and indexes that this build creates. Anything else in its schema,
+ * especially a trigger, could change rows without updating their digests.
  */
 import { copyFileSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -18,8 +18,8 @@ good.apply(recordsOf(fleetHistory(5, 30)));
 good.close();
 
 /**
- * Returns a table's SQL without STRICT, and with STRICT in a comment instead. In SQL, a comment ends at a line feed only, not
- * at the carriage return that JavaScript also takes for a line end.
+ * Returns a table's SQL in which STRICT is only part of a comment. In SQL a comment ends only at a line feed, and not at the
+ * carriage return that JavaScript also takes for the end of a line.
  */
 function withoutRules(table: string): string {
   const db = openDatabase(intact, { durability: 'normal', readOnly: true });

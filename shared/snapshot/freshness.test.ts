@@ -1,4 +1,4 @@
-/** Age of a proof, by whichever clock shows more, and the freshness states that follow from it. */
+/** Tests the age of a proof, by whichever clock shows more, and the freshness states that follow from it. */
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Freshness, type FreshnessState } from './freshness.ts';
@@ -79,7 +79,7 @@ test('in every sequence of proofs, time and set clocks, only a proof or a set cl
     fc.property(fc.array(anyStep, { maxLength: 40 }), (steps) => {
       let clock = { monotonicMs: 1_000_000, wallMs: 5_000_000 };
       const freshness = new Freshness(() => clock);
-      /** Latest proven moment, in ms of the monotonic clock. The age must be at least the monotonic time since then. */
+      /** Time of the latest proof on the monotonic clock, in ms. The proof's age must be at least the time since then. */
       let provenMs: number | undefined;
       for (const step of steps) {
         const before = freshness.state();

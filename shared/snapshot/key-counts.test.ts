@@ -1,4 +1,4 @@
-/** The stored key counts always equal the counts of the rows, whatever was folded, previewed or rolled back. */
+/** Tests that the stored key counts always equal the counts of the rows, whatever was folded, previewed or rolled back. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { dayMs } from '../../schemas/durations.ts';
@@ -9,7 +9,7 @@ import { memorySnapshot } from './open-snapshot.ts';
 import { keyEndSql } from './tables.ts';
 
 const counted = (db: Database) => db.prepare('SELECT * FROM key_count ORDER BY 1, 2').all();
-/** Counts recomputed from the key rows. */
+/** Counts the keys again from their rows. */
 const recounted = (db: Database) => {
   const keys = `SELECT organisation, ${keyEndSql} / ${dayMs} AS day FROM api_key WHERE organisation IS NOT NULL`;
   return db

@@ -1,4 +1,4 @@
-/** Recognises a log that is no longer the one that was folded: a truncated, replaced or re-created log. */
+/** Tests recognising a log that is no longer the one that was folded, because it was truncated, replaced or created again. */
 import { expect, test } from 'vitest';
 import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';

@@ -1,4 +1,7 @@
-/** A node serves a model if it can, and if the model is installed at its place. Both take effect with their commit. */
+/**
+ * Tests that a node serves a model if it can and if the model is installed at its place. Both must take effect with their
+ * commit.
+ */
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
@@ -9,7 +12,7 @@ import { memorySnapshot } from './open-snapshot.ts';
 const stack = 'stk-amber-otter-1';
 const places: readonly PlaceKey[] = ['pool', `stack:${stack}`, 'organisation:acme'];
 
-/** Events that put a node at each place, up and with the model loaded. */
+/** Returns events after which a node at each place is up and has the model loaded. */
 function upEverywhere() {
   return places.flatMap((place) => {
     const [kind = '', id] = place.split(':');

@@ -1,6 +1,6 @@
 /**
- * A snapshot that cannot be trusted is quarantined and rebuilt, and the reason is reported. No file content may keep a
- * process from starting. Damage that only a full read can find is found by verify.
+ * Tests that a snapshot that cannot be trusted is quarantined and rebuilt, and that the reason is reported. No file content
+ * may keep a process from starting. Verification finds damage that only a full read can find.
  */
 
 import { copyFileSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
@@ -129,7 +129,9 @@ const harms: [string, (path: string) => void, RegExp][] = [
   ],
 ];
 
-/** Wrong values of the position. A reader that adopted one would continue at a wrong place or refuse its own log. */
+/**
+ * Wrong values for columns of the position. A reader that accepted one would continue at a wrong place or refuse its own log.
+ */
 const wrongValues = {
   log: "'other'",
   seq: 'seq - 1',
@@ -154,7 +156,7 @@ test.each(harms)('a file with %s is quarantined and rebuilt, with the reason', (
   const harmed = readFileSync(path);
   const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
   expect(rebuiltBecause).toMatch(reason);
-  // Opening an empty file already makes it a database, so only a non-empty file stays unchanged.
+  // Opening an empty file already makes it a database, so only a file that is not empty stays unchanged.
   if (harmed.length > 0) expect(readFileSync(`${path}.aside`).equals(harmed)).toBe(true);
   expect(snapshot.seq).toBe(0);
   snapshot.apply(records);
@@ -176,7 +178,7 @@ test('a quarantined file takes its write-ahead log with it', () => {
   const path = join(folder, 'wal.db');
   const first = openOrRebuild(path);
   first.snapshot.apply(records);
-  // Copy both files while the database is open, as a kill would leave them.
+  // Copies both files while the database is open, so they are as a kill would leave them.
   const killed = join(folder, 'killed.db');
   for (const suffix of ['', '-wal']) copyFileSync(path + suffix, killed + suffix);
   first.snapshot.close();
@@ -188,7 +190,7 @@ test('a quarantined file takes its write-ahead log with it', () => {
   expect(openOrRebuild(killed).snapshot.seq).toBe(0);
 });
 
-/** Everything that a request can learn about keys and routes, plus the snapshot's position. */
+/** Returns everything that a request can learn about keys and routes, and the snapshot's position. */
 function answers(path: string): unknown {
   const snapshot = openExisting(path, { readOnly: true });
   try {
@@ -196,8 +198,8 @@ function answers(path: string): unknown {
     const hashes = records
       .flatMap(({ value }) => JSON.parse(value.toString()).events)
       .map(({ data }) => Buffer.from(data.hash ?? '', 'hex'));
-    // Leave out marks, which the digests do not cover. A wrong mark names a wrong event in an explanation but does not change
-    // a decision.
+    // Leaves out marks, which digests do not cover. With a wrong mark an explanation names the wrong event, but no decision
+    // changes.
     const columnsOf = (name: TableName): string => Object.keys(tableSpecs[name].columns).join();
     const rows = tableNames.map((name) =>
       snapshot.db.prepare(`SELECT ${columnsOf(name)} FROM ${name}`).all(),
@@ -212,7 +214,7 @@ function answers(path: string): unknown {
 
 test('a flipped bit is found when opening or verifying, or changes no answer, row or position', () => {
   const content = readFileSync(intact);
-  // Most of a small file is unused space.
+  // Flips only used bytes, because most of a small file is unused space.
   const used = [...content.keys()].filter((at) => content[at] !== 0);
   const random = seededRandom(77);
   const whole = answers(intact);
@@ -220,7 +222,7 @@ test('a flipped bit is found when opening or verifying, or changes no answer, ro
   const flips = runs({ fast: 45, full: 90 });
   for (let n = 0; n < flips; n++) {
     const path = copyOfIntact();
-    // A third of the flips are in the header.
+    // Puts a third of the flips into the header.
     const at = n < flips / 3 ? n * 2 : (used[Math.floor(random() * used.length)] as number);
     const byte = content[at] as number;
     overwrite(path, at, Buffer.from([byte ^ (1 << Math.floor(random() * 8))]));
@@ -233,7 +235,7 @@ test('a flipped bit is found when opening or verifying, or changes no answer, ro
   for (const outcome of ['rebuilt', 'named by verify']) expect(outcomes[outcome]).toBeGreaterThan(0);
 });
 
-/** Opens and verifies the file. Any exception other than damage fails the test. */
+/** Opens and verifies the file and returns the outcome. Any exception other than damage fails the test. */
 function outcomeOf(path: string): string {
   const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
   try {

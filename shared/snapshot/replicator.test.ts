@@ -1,6 +1,7 @@
 /**
- * The replicator keeps up with a log that is being written, never proves more than it may, waits for an unreachable log, and
- * stops for good at permanent faults. It never blocks the event loop for long, however long the backlog is.
+ * Tests that the replicator keeps up with a log that is being written, never proves more than it may, waits for an
+ * unreachable log, and stops for good at permanent faults. It must never block the event loop for long, however large the
+ * backlog is.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -53,7 +54,7 @@ function digestsOf(records: readonly LogRecord[]) {
   return foldedInto(records).digests();
 }
 
-/** A log whose answers a test can delay or replace. */
+/** A log whose answers the test can delay or replace. */
 class StagedLog implements ControlLog {
   readonly #log: ControlLog;
   /** Awaited before each batch is delivered. */
@@ -153,7 +154,7 @@ test('an end that the fold has not reached proves nothing', async () => {
   log.beforeBatch = () => gate;
   const { replicator } = started({ log, probeIntervalMs: 50 });
   await asked;
-  // Longer than a probe waits for the fold.
+  // Waits longer than a probe waits for the fold.
   await expect(replicator.caughtUp(150)).rejects.toThrow();
   expect(replicator.freshness.proven).toBe(false);
   open();
@@ -188,7 +189,7 @@ test('a proof dates from before its end was requested, not from the response', a
   replicator.start();
   onTestFinished(() => replicator.stop());
   expect(await proven).toBe(noted);
-  // An end was requested between the moment and the proof. Requests before the moment do not count.
+  // The end was requested between the moment and its proof. A request before the moment would not count.
   expect(steps.slice(steps.lastIndexOf('moment'), steps.lastIndexOf('proven'))).toContain('asked');
 });
 
@@ -197,7 +198,7 @@ test('an end before the current offset proves nothing, and is reported', async (
   const snapshot = memorySnapshot();
   snapshot.apply(records);
   const log = new StagedLog(new MemoryLog(topicOf(records)));
-  // Block the identity check, so that only the probe requests the end.
+  // Blocks the identity check, so that only the probe asks for the log's end.
   let release = (): void => undefined;
   const held = new Promise<void>((resolve) => {
     release = resolve;
@@ -234,7 +235,7 @@ test('an unreachable log is retried with growing pauses, and its return is repor
   expect(snapshot.digests()).toEqual(digestsOf(records));
   expect(reaches).toEqual([false, true]);
   const pauses = triedMs.slice(1).map((ms, index) => ms - (triedMs[index] as number));
-  // Each pause is drawn from the upper half of 50, 100, 200 ms. A timer may fire a millisecond early.
+  // Each pause is drawn from the upper half of 50, 100 and 200 ms. A timer may fire a millisecond early.
   for (const [index, pause] of pauses.entries()) expect(pause).toBeGreaterThanOrEqual(25 * 2 ** index - 2);
   expect(replicator.fault).toBeUndefined();
 });
@@ -373,12 +374,12 @@ test('a file that cannot be written stops the replicator for good', async () => 
 });
 
 /**
- * Longest allowed hold of the event loop, in ms of processor time, which other processes on the machine cannot lengthen. A
- * fold that yields stays near its slice's budget; a fold that does not yield holds the loop for seconds.
+ * Longest time for which the event loop may be held, in ms of processor time, which other processes on the machine cannot
+ * lengthen. A fold that yields stays close to its slice's budget. A fold that does not yield holds the loop for seconds.
  */
 const heldMsMax = 50;
 
-/** Longest processor time in ms between two turns of the event loop while `task` ran. */
+/** Returns the longest processor time between two turns of the event loop while `task` runs, in ms. */
 async function longestHoldMs(task: () => Promise<void>): Promise<number> {
   let [heldMs, watching] = [0, true];
   let before = process.cpuUsage();
@@ -390,7 +391,7 @@ async function longestHoldMs(task: () => Promise<void>): Promise<number> {
   };
   setImmediate(tick);
   await task();
-  // One more turn, so that a hold that has just ended is measured too.
+  // Waits for one more turn, so that a hold that has just ended is measured too.
   await new Promise((resolve) => setTimeout(resolve, 5));
   watching = false;
   return heldMs;
@@ -404,7 +405,7 @@ async function leastOfThree(round: () => Promise<number>): Promise<number> {
   return Math.min(await round(), await round(), await round());
 }
 
-/** Folds a topic from its start and returns the longest hold in ms. */
+/** Folds a topic from its start and returns the longest hold of the event loop, in ms. */
 async function holdOfFold(topic: MemoryTopic, check: (snapshot: Snapshot) => void): Promise<number> {
   const { snapshot, replicator } = started({ log: new MemoryLog(topic) });
   const heldMs = await longestHoldMs(() => replicator.caughtUp(180_000));
@@ -421,7 +422,7 @@ test('a long backlog of commits never holds the event loop for long', { timeout:
   for (let n = 1; n <= commits; n++) {
     const data = { id: `key-${n}`, organisation: `org-${n % 100}`, name: 'a key', hash: sha256(`${n}`) };
     topic.add(writer.add([known('key.created', { ...data, expires: 'never', expiresAt: null })]).value);
-    // Records that do not count are cheap one by one, but together they must not hold the loop either.
+    // Adds records that do not count. Each of them is cheap, but together they must not hold the loop either.
     if (n % 10 === 0) topic.add(Buffer.from('{}'));
   }
   const fold = () => holdOfFold(topic, (snapshot) => expect(snapshot.seq).toBe(commits + 1));
@@ -444,7 +445,7 @@ test('after the wall clock moved forward, a proof comes at once, but not without
   const freshness = new Freshness(clock);
   const { replicator } = started({ log, freshness, probeIntervalMs: 600_000 });
   await vi.waitFor(() => expect(freshness.state()).toBe('ready'));
-  // Advance the clock as soon as nothing is waiting any more.
+  // Advances the clock once nothing is waiting any more.
   for (let step = 0; step < 3; step++) {
     aheadMs += 3_600_000;
     expect(freshness.state()).toBe('fenced');

@@ -1,7 +1,7 @@
 /**
- * Position and rows change in one transaction. A process killed before any statement of a fold leaves the state of some
- * prefix of the log, and folding on from there ends in the same state as an undisturbed fold. Most statements are tried on a
- * copy of the files (in the nightly run, all of them), and some by a real kill.
+ * Tests that position and rows change in one transaction. If a process is killed before any statement of a fold, its files
+ * must contain the state after some part of the log, and continuing from there must lead to the same state as an undisturbed
+ * fold. Most statements are tried on a copy of the files (in the nightly run, all of them), and some by a real kill.
  */
 
 import { spawn } from 'node:child_process';
@@ -23,7 +23,7 @@ interface End {
   readonly output: string;
 }
 
-/** Runs the fold program. `what` is the statement before which it is killed, or `copy` and a distance. */
+/** Runs the fold program. `what` is the number of the statement before which it is killed, or `copy` and a distance. */
 async function fold(path: string, what: string): Promise<End> {
   const child = spawn(process.execPath, [program, path, what], { stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
@@ -40,7 +40,7 @@ function position(snapshot: Snapshot) {
 }
 
 const records = crashHistory();
-/** State of an undisturbed snapshot after each chunk, by the offset at which it continues. */
+/** State of an undisturbed snapshot after each chunk, keyed by the offset at which it continues. */
 const undisturbed = new Map<number, ReturnType<typeof position>>();
 const whole = memorySnapshot();
 undisturbed.set(0, position(whole));
@@ -70,12 +70,12 @@ function recover(path: string, n: number): number {
 const folder = mkdtempSync(join(tmpdir(), 'headgate-crash-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Offset at which each copy of the files continued, by the next statement. */
+/** Offset at which folding continued from each copy of the files, keyed by the number of the next statement. */
 const continuedAt = new Map<number, number>();
 let statements = 0;
-/** Number of statements between two that are tried; 1 in the nightly run. */
+/** Every how many statements one is tried. In the nightly run this is 1. */
 const distance = Math.ceil(80 / runs({ fast: 10, full: 10 }));
-/** Number of copied states per real kill, because each kill costs a process start. */
+/** Number of copied states for each real kill, because each kill costs the start of a process. */
 const copiesOfKill = 10;
 
 beforeAll(async () => {
@@ -88,7 +88,7 @@ beforeAll(async () => {
 
 test('a crash before any statement of a fold loses and repeats nothing', () => {
   expect(continuedAt.size).toBeGreaterThan(300 / distance);
-  // The copies cover every chunk of the history. Otherwise there would have been nothing to lose.
+  // The copies must cover every chunk of the history, because without unfolded records nothing could be lost.
   const all = [...continuedAt.values(), whole.nextOffset];
   expect(new Set(all)).toEqual(new Set(undisturbed.keys()));
 });

@@ -1,6 +1,6 @@
 /**
- * Position, rows and digests change together. However records are batched, repeated or mixed with junk, one position always
- * has one state. Previews do not leave a trace.
+ * Tests that position, rows and digests change together. However records are batched, repeated or mixed with junk, one
+ * position must always have one state. Previews must not leave a trace.
  */
 
 import { generateKeyPairSync, sign } from 'node:crypto';
@@ -26,7 +26,7 @@ const key = known('key.created', {
   expiresAt: null,
 });
 
-/** Full state of a snapshot, including its journal. */
+/** Returns the full state of a snapshot, including its journal. */
 function stateOf(snapshot: Snapshot): unknown {
   const tables = [...tableNames, 'position', 'digest', 'command', 'unread_event', 'anomaly'];
   const rows = tables.map((name) => [name, snapshot.db.prepare(`SELECT * FROM ${name}`).all()]);
@@ -51,7 +51,7 @@ function folded(records: readonly LogRecord[]): Snapshot {
   return snapshot;
 }
 
-/** A log with junk and gaps between its records. */
+/** Returns a log with junk and gaps between its records. */
 function untidyLog(seed: number, commits: number): LogRecord[] {
   const writer = new ChainWriter();
   const records = [writer.junk('{"before":"genesis"}'), writer.open()];

@@ -1,5 +1,6 @@
 /**
- * Verification recomputes digests from the rows. It finds a change made without the fold in every table, and names the table.
+ * Tests that verification recomputes digests from the rows, finds a change made without the fold in every table, and names
+ * the table.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,7 +13,7 @@ import type { Snapshot } from './snapshot.ts';
 import { type TableName, type TableSpec, tableNames, tableSpecs } from './tables.ts';
 import { type Verification, verify, verifySteps, verifyTable } from './verify.ts';
 
-/** A snapshot with rows in every table, and the writer of its log. */
+/** Returns a snapshot with rows in every table, and the writer of its log. */
 function filled(): { snapshot: Snapshot; writer: ChainWriter } {
   const writer = new ChainWriter();
   const snapshot = memorySnapshot();
@@ -40,7 +41,7 @@ const folder = folderOfFile('verify');
 const image = filled().snapshot.db.serialize();
 let copies = 0;
 
-/** Database of a filled snapshot, for tests that do not fold anything else. */
+/** Returns the database of a filled snapshot, for tests that do not fold anything else. */
 function filledDatabase(): Database {
   const path = join(folder, String(copies++));
   writeFileSync(path, image);
@@ -94,7 +95,7 @@ const indexes = tableNames.flatMap((table) =>
 
 test.each(indexes)('a row of %s missing from its index by %s is found', (table, index) => {
   const db = filledDatabase();
-  // A partial index with an impossible condition loses every row, while the rows themselves stay intact.
+  // Gives an index a condition that is never true, so that the index loses every row while the rows themselves stay intact.
   db.unsafeMode(true);
   db.pragma('writable_schema = ON');
   db.exec(`UPDATE sqlite_master SET sql = sql || ' WHERE 1 = 0' WHERE name = '${table}_by_${index}'`);

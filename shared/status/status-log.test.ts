@@ -1,4 +1,7 @@
-/** A status topic whose file is moved away and replaced while it is read. An unread topic must never count as read. */
+/**
+ * Tests a status topic whose file is moved away and replaced while it is being read. A topic that was not read must never
+ * count as read.
+ */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

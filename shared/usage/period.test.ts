@@ -1,4 +1,7 @@
-/** Billing periods cover all time without gaps, and begin on the anchor day or the last day of a shorter month. */
+/**
+ * Tests that billing periods cover all time without gaps, and begin on the anchor day, or on the last day of a month that is
+ * too short.
+ */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { billingPeriod } from './period.ts';

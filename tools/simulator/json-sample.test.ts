@@ -1,4 +1,4 @@
-/** Inputs of tool calls and structured answers satisfy the requested schema. */
+/** Tests that the inputs of tool calls and structured answers satisfy the requested schema. */
 import { expect, test } from 'vitest';
 import { sampleValue } from './json-sample.ts';
 

@@ -1,4 +1,4 @@
-/** The documented rule suffices to predict a simulated node's answer and token counts. */
+/** Tests that the documented rule is enough to predict a simulated node's answer and token counts. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { contentText, cutAtStop, echo, pieces, promptTokens, textTokens, wordsAsked } from './text.ts';

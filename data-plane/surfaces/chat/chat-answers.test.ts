@@ -1,4 +1,4 @@
-/** Tests the format of chat completions, whole and streamed. answers.test.ts covers properties shared by all surfaces. */
+/** Tests the format of chat completions, whole and streamed. answers.test.ts covers properties that all APIs share. */
 import { expect, test } from 'vitest';
 import {
   bytesOf,
@@ -28,7 +28,7 @@ interface Chunk {
   readonly usage?: unknown;
 }
 
-/** Runs a node's stream and returns the chunks in its frames, without the terminator. */
+/** Runs a node's stream and returns the chunks in its frames, without the terminating frame. */
 function run(bytes: Uint8Array, wanted: Wanted = {}) {
   const { stream, wire } = ranBy(chatSurface, [bytes], wanted);
   const frames = wire.split('\n\n').filter((frame) => frame !== '' && !frame.includes('[DONE]'));
@@ -172,7 +172,7 @@ test('calls with the same index and no ids become two once the second begins an 
   };
   expect(indexes(['f', '{"a":1}'], ['f', '{"a":2}'])).toEqual([0, 1]);
   expect(indexes(['f', '{"a"'], ['f', ':1}'], ['g', '{'], ['g', '}'])).toEqual([0, 0, 1, 1]);
-  // The engine repeats the name within one object.
+  // Here the engine repeats the name inside one JSON object, so the pieces belong to the same call.
   expect(indexes(['f', '{"a":'], ['f', '{"b":1}'], ['f', '}'])).toEqual([0, 0, 0]);
   expect(indexes(['f', '{"a":"}'], ['f', '{"}'])).toEqual([0, 0]);
 });

@@ -1,4 +1,4 @@
-/** Checks that requests recognised without the schema get exactly the fields that the schema would return. */
+/** Tests that requests recognised without the schema get exactly the fields that the schema would return. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
@@ -12,7 +12,7 @@ import { plainChatFields } from './plain-chat.ts';
 import { shapeChat } from './shape-chat.ts';
 
 const text = fc.string({ maxLength: 8 });
-/** Mostly typical client values, sometimes any JSON value. */
+/** Usually draws a typical client value, and sometimes any JSON value. */
 const oddly = <Value>(usual: fc.Arbitrary<Value>): fc.Arbitrary<unknown> =>
   fc.oneof({ weight: 30, arbitrary: usual }, { weight: 1, arbitrary: fc.jsonValue({ maxDepth: 2 }) });
 const message = oddly(
@@ -24,7 +24,7 @@ const message = oddly(
     { requiredKeys: ['role', 'content'] },
   ),
 );
-/** Values that the schema allows, and similar ones. */
+/** Draws values that the schema allows, and similar ones. */
 const setting = (values: readonly unknown[]): fc.Arbitrary<unknown> =>
   oddly(
     fc.oneof(
@@ -77,7 +77,7 @@ test('a recognised body has the same fields as the schema gives, with each messa
   expect(recognised).toBeGreaterThan(20);
 });
 
-/** JSON in unusual formatting, with white space and escaped letters. */
+/** Returns JSON in an unusual format, with white space and escaped letters. */
 function spelled(value: unknown, indent: number, every: number): string {
   let letters = 0;
   const asNumber = (part: string): string =>
@@ -86,7 +86,7 @@ function spelled(value: unknown, indent: number, every: number): string {
   return JSON.stringify(value, null, indent).replace(/"(?:[^"\\]|\\.)*"/g, inString);
 }
 
-/** Node body, or the reason why none is sent. */
+/** Returns the body for a node, or the reason why none is sent. */
 function rendered(asked: WholeChat, dialect: keyof typeof dialects): unknown {
   try {
     return JSON.parse(renderBody(asked, dialect, { servedName: 'm', maxTokens: 5 }) as string);

@@ -260,7 +260,7 @@ test('the gateway’s own answer may be sent back, and its empty fields are drop
   expect(JSON.parse(sent)).toEqual({ messages: [user, { role: 'assistant', content: 'ok' }, user] });
 });
 
-/** A valid value for each documented field without effect. */
+/** A valid value for each documented field that has no effect. */
 const noOpExamples: Readonly<Record<string, object>> = {
   user: { user: 'ana' },
   safety_identifier: { safety_identifier: 'x' },

@@ -1,5 +1,5 @@
 /**
- * Tests the strict reader of bodies. It agrees with JSON.parse on everything that it accepts, and refuses text that two
+ * Tests the strict reader of bodies. It must agree with JSON.parse on everything that it accepts, and refuse text that two
  * readers could understand differently.
  */
 

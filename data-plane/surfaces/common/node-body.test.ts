@@ -1,4 +1,4 @@
-/** Checks the bodies for each engine: every field on which engines differ is supported, mapped or refused. */
+/** Tests the bodies for each engine: every field on which engines differ must be supported, mapped or refused. */
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../../schemas/names.ts';
 import { chatExamples } from '../../../test/support/chat-examples.ts';
@@ -18,7 +18,7 @@ const image = {
   content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } }],
 };
 
-/** Node body in the form in which it is sent. */
+/** Returns the body that the node would receive. */
 function sent(dialect: Dialect, fields: object, target: object = {}): Record<string, unknown> {
   const { asked } = shapeChat({ model: 'asked', messages: [user], ...fields });
   return JSON.parse(
@@ -83,7 +83,7 @@ test('a setting that a dialect does not support is refused even if it came throu
   );
 });
 
-/** Content of an earlier answer, and the resulting message for every engine. */
+/** Each row contains the content of an earlier answer, then the message that every engine must get. */
 test.each<[string, object, object]>([
   ['a refusal alone', { content: null, refusal: 'I must not.' }, { content: 'I must not.' }],
   ['a refusal with an empty text', { content: '', refusal: 'I must not.' }, { content: 'I must not.' }],
@@ -125,7 +125,10 @@ const thought = (name: string) => ({
 });
 const [short, long] = [thought('reasoning'), thought('reasoning_content')];
 
-/** For each feature: the request, the path named in a refusal, and the body for each dialect in the order of `all`. */
+/**
+ * Each row contains a feature's name, the request, the path named in a refusal, and the body for each dialect in the order of
+ * `all`.
+ */
 const rows: readonly (readonly [string, object, string, readonly Expected[]])[] = [
   ['tool_choice none', none, 'tool_choice', [none, none, none, 'refused']],
   ['tool_choice required', any, 'tool_choice', [any, any, any, 'refused']],
@@ -147,7 +150,7 @@ test.each(
   ),
 )('Errors 2: %s on %s is honoured, mapped or refused: %j', (_feature, dialect, expected, fields, path) => {
   if (expected !== 'refused') expect(sent(dialect, fields)).toMatchObject(expected);
-  // The message names the field, but not the engine or its location.
+  // The message must name the field, but neither the engine nor its location.
   else expect(shapeRefusal(() => sent(dialect, fields))).toBe(`${path}: is not supported for this model`);
 });
 

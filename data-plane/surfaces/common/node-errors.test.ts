@@ -1,6 +1,6 @@
 /**
- * If a node's error says that its model lacks a capability, the refusal names the field's path in the caller's own body
- * (specification, Errors 2).
+ * Tests refusals after a node's error that its model lacks a capability. They must name the field's path in the caller's own
+ * body (specification, Errors 2).
  */
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../../schemas/names.ts';

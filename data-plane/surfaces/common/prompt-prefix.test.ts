@@ -36,7 +36,7 @@ test('prompts share no prefix from where they differ', () => {
   const [a, b] = ['red', 'blue'].map((colour) =>
     prefixes([system('s'.repeat(2000)), user(colour), user('x')]),
   );
-  // Shared prefixes end at 256 characters, at 1024, and at the end of the system message.
+  // The two prompts share three prefixes: up to 256 characters, up to 1024, and up to the end of the system message.
   expect(shared(a ?? [], b ?? [])).toBe(3);
   expect(new Set([...(a ?? []), ...(b ?? [])]).size).toBe(3 + 2 + 2);
 });

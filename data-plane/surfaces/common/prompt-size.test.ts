@@ -1,5 +1,5 @@
 /**
- * Compares the lower bound of a prompt's tokens with counts of real tokenisers (test/fixtures/token-counts.json): prose in
+ * Compares the lower bound on a prompt's tokens with counts of real tokenisers (test/fixtures/token-counts.json): prose in
  * many scripts, code, data, and repetitions that vocabularies encode as single tokens.
  */
 import { readFileSync } from 'node:fs';
@@ -34,7 +34,7 @@ test.each(counts.texts)(
     const fewest = Math.min(...Object.values(tokens));
     expect(Object.keys(tokens)).toHaveLength(6);
     expect(leastTokens(text)).toBeLessThanOrEqual(fewest);
-    // The bound must hold however the text is split, as a message and as embedding input.
+    // The bound must hold however the text is split into parts, as a message and as embedding input.
     const parts = text.match(/[\s\S]{1,7}/gu)?.slice(0, 1000) ?? [];
     const whole = chatOf(text);
     expect(chatOf(parts.map((part) => ({ type: 'text', text: part }))).leastTokens).toBeLessThanOrEqual(

@@ -79,7 +79,7 @@ test('single-line events are read as the standard’s parser reads them, however
     fc.property(text, fc.array(fc.nat(200), { maxLength: 5 }), (given, cuts) => {
       const expected: string[] = [];
       const parser = createParser({
-        // Events with another name or without data are not part of the answer.
+        // Skips events that have a name or no data, because they are not part of the answer.
         onEvent: ({ event, data }) => event === undefined && data.trim() !== '' && expected.push(data),
       });
       const bytes = Buffer.from(`data: first\n\n${given}`);

@@ -26,7 +26,7 @@ test.each<[string, unknown]>([
 
 test('the client’s trace is passed on, with this gateway’s span if it records one', () => {
   expect(passTrace(header)).toEqual({ traceparent: header, spans: undefined });
-  // The known parts of a later version are still read.
+  // The parts that are known must be read even in a later version.
   expect(passTrace(`01-${header.slice(3)}-later`)?.traceparent).toBe(header);
   const { traceparent, spans } = beginTrace(header, 0);
   expect(spans).toMatchObject({ traceId, parentId });
@@ -37,7 +37,7 @@ test('a request is not recorded here if its client does not record it; otherwise
   const unsampled = `${header.slice(0, -1)}0`;
   expect(beginTrace(unsampled, 1)).toEqual({ traceparent: unsampled, spans: undefined });
   expect(beginTrace(undefined, 0)).toMatchObject({ spans: undefined });
-  // These samplers ignore the client's decision.
+  // With `false`, the sampler ignores the client's decision.
   expect(beginTrace(header, 0, false)).toMatchObject({ spans: undefined });
   expect(beginTrace(unsampled, 1, false)).toMatchObject({ spans: { traceId, parentId } });
   const begun = beginTrace(undefined, 1);

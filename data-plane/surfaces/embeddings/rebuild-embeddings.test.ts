@@ -1,4 +1,4 @@
-/** Checks that embeddings have the format that the client requested, whatever the node did. */
+/** Tests that embeddings have the format that the client requested, whatever the node sent. */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -16,7 +16,7 @@ const facts = answerFacts(shapeEmbeddings({ model: 'asked', input: '12345678' })
 });
 const context: EmbeddingsContext = { inputs: 1, encoding: 'float' };
 const rebuildEmbeddings = (given: unknown, one: EmbeddingsContext) => rebuild(given, facts, one);
-/** [1, -0.5] in little-endian bytes. */
+/** The vector [1, -0.5] as little-endian bytes in base64. */
 const base64 = 'AACAPwAAAL8=';
 const answer = (...embeddings: unknown[]) => ({
   object: 'list',

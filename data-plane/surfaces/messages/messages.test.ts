@@ -1,4 +1,4 @@
-/** Converts answers of real engines, and of engines that misbehave, into messages and message events. */
+/** Tests how answers of real engines, and of engines that misbehave, become messages and message events. */
 import { expect, test } from 'vitest';
 import { readMessageEvents } from '../../../test/support/message-events.ts';
 import {
@@ -354,7 +354,8 @@ test('generated id suffixes have a form that the API allows, and never repeat', 
   for (const id of ids) expect(id).toMatch(/^[a-f0-9]{32}$/);
 });
 
-// Compares the engines' own messages endpoints with what the gateway makes of their chat completions for the same prompt.
+// For the same prompt, compares the answers of the engines' own messages endpoints with what the gateway makes of their chat
+// completions.
 
 test.each(['vllm', 'sglang', 'llamacpp', 'ollama'])(
   'the events match the engine’s own events for the same prompt: %s',

@@ -1,6 +1,7 @@
 /**
- * Round trip: a node's answer reaches the node again unchanged when the client sends it back with its tools' results,
- * streamed and whole, for every engine. same-request.test.ts tests the conversion of requests.
+ * Tests the round trip of answers: if the client sends a node's answer back together with the results of its tools, the
+ * answer must reach the node unchanged, streamed and whole, for every engine. same-request.test.ts covers the conversion of
+ * requests.
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -37,7 +38,7 @@ const input = fc.dictionary(
   { maxKeys: 3 },
 );
 
-/** Output of a node in one turn. */
+/** What a node writes in one turn. */
 const turn = fc.record({
   reasoning: fc.option(words, { nil: undefined }),
   content: fc.option(words, { nil: undefined }),
@@ -50,7 +51,7 @@ const question = { role: 'user', content: 'what time is it?' };
 const first = { model: 'asked', max_tokens: 1000, tools, messages: [question] };
 const usage = { prompt_tokens: 9, completion_tokens: 4 };
 
-/** Name of the engine's field for reasoning. */
+/** Limits of the node's answers. `thoughtsIn` names the field in which an engine sends its reasoning. */
 const node = { maxTokens: 50, windowTokens: null };
 const thoughtsIn = (dialect: Dialect): string =>
   dialect === 'vllm' || dialect === 'ollama' ? 'reasoning' : 'reasoning_content';
@@ -74,7 +75,7 @@ function wholeAnswer({ reasoning, content, calls }: Turn, dialect: Dialect): Fie
   };
   const { asked, context } = shaped(first);
   const { body } = rebuildMessages(answer, answerFacts(asked, ids, node), context);
-  // Answer as it is sent to the client.
+  // Reads the answer as the client receives it.
   return (JSON.parse(body) as { content: Fields[] }).content;
 }
 
@@ -116,7 +117,7 @@ function streamedAnswer({ reasoning, content, calls }: Turn, dialect: Dialect, s
   );
 }
 
-/** The client's next request: the unchanged answer, and a result for each call. */
+/** Returns the client's next request: the unchanged answer, and a result for each call. */
 const nextBody = (content: readonly Fields[]): object => {
   const uses = content.filter(({ type }) => type === 'tool_use');
   const results = uses.map(({ id }, at) => ({
@@ -134,7 +135,7 @@ test.each(dialectNames)(
     fc.assert(
       fc.property(turn, fc.integer({ min: 1, max: 5 }), (given, size) => {
         const whole = wholeAnswer(given, dialect);
-        // The answer is the same however a stream splits it.
+        // The answer must be the same however a stream splits it.
         expect(streamedAnswer(given, dialect, size)).toEqual(whole);
         const { messages } = sentTo(dialect, nextBody(whole)) as { messages: Fields[] };
         const [asked, answered, ...after] = messages as [Fields, Fields, ...Fields[]];

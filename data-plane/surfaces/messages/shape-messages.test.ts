@@ -24,7 +24,7 @@ const shape = (fields: object, headers = older) => shapeMessages(bodyOf(fields),
 const shapeTurns = (...messages: object[]) => shape({ messages }).asked.body.messages;
 const count = (fields: object) => shapeCountTokens({ model: 'echo', messages: [user], ...fields }, older);
 
-/** Body for a node with a large window. */
+/** Returns the body for a node with a large context window. */
 const nodeBody = (fields: object, dialect: Dialect, headers = older): Record<string, unknown> =>
   toNodeBody(shape(fields, headers).asked, dialect, { servedName: 'served', maxTokens: 50 });
 
@@ -217,7 +217,7 @@ test('an empty system prompt counts as absent', () => {
   expect(shape({ system: [] }).asked.body.messages).toEqual([user]);
 });
 
-/** A body for each documented field without effect: its value, and the surrounding fields. */
+/** A body for each documented field that has no effect: its value, and the fields around it. */
 const noOps: Readonly<Record<string, object>> = {
   cache_control: { cache_control: { type: 'ephemeral' } },
   'system[].cache_control': { system: [{ ...text('s'), cache_control: { type: 'ephemeral', ttl: '1h' } }] },
@@ -372,7 +372,7 @@ test.each<[string, object, string]>([
   expect(shapeRefusal(() => shape(fields))).toContain(expected);
 });
 
-/** A body for each path that the documentation lists as refused. */
+/** A request body for each path that the documentation lists as refused. */
 const documented: Readonly<Record<string, object>> = {
   thread: { thread: { type: 'create' } },
   mcp_servers: { mcp_servers: [{ name: 'a' }] },

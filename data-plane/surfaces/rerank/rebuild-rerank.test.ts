@@ -1,6 +1,6 @@
 /**
- * Goal: clients get the node's scores in the same order for all engines, or the node counts as failed. Nothing else of the
- * node's answer is passed on.
+ * Goal: for every engine, clients get the node's scores in the same order, or the node counts as failed. Nothing else of the
+ * node's answer may be passed on.
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,4 +1,7 @@
-/** Goal: a rerank request is passed on unchanged or refused by the name of a field. Nothing in it is shortened or dropped. */
+/**
+ * Goal: a rerank request is passed on unchanged, or refused with the name of the field at fault. Nothing in it may be
+ * shortened or dropped.
+ */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { documentsMax } from '../../../schemas/api/rerank.ts';

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { NodeFailure } from '../common/node-failure.ts';
 import { CustomInput } from './custom-input.ts';
 
-/** Input and deltas that a client reads when the text arrives in pieces. */
+/** Returns the input and the deltas that a client reads if the text arrives in pieces. */
 function readOf(
   text: string,
   cuts: readonly number[] = [],

@@ -5,7 +5,7 @@ const context = { repeated: '', names: new Map(), sealKey: undefined };
 const entry = { token: 'a', logprob: -1, bytes: null };
 const probability = { ...entry, top_logprobs: Array.from({ length: 20 }, () => entry) };
 
-/** Number of times that `step` succeeds before the bound is reached. */
+/** Returns how often `step` succeeds before the size bound is reached. */
 function stepsOf(step: (items: OutputItems, at: number) => void): number {
   const items = new OutputItems({ unique: 'u', context, events: undefined, held: undefined });
   for (let at = 0; at < 20_000; at += 1) {

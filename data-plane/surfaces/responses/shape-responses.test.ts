@@ -1,4 +1,4 @@
-/** Checks how a response request is converted, and what is refused. */
+/** Tests how a request to the responses API is converted, and what is refused. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { responsesNoOpFields } from '../../../test/support/no-op-fields.ts';

@@ -1,7 +1,8 @@
 /**
- * Simulates the accept rule: thousands of seeded runs in which three writers share a log that loses, duplicates and delays
- * records, and that an outsider writes to. If a clause of the rule is left out, or a writer trusts acknowledgements, the same
- * runs must find violations; this proves that they can. To repeat a failing run, set HEADGATE_SEED to the printed seed.
+ * Simulates the rule by which readers accept records: thousands of seeded runs in which three writers share a log that loses,
+ * duplicates and delays records, and to which an outsider writes too. If a clause of the rule is left out, or if a writer
+ * trusts acknowledgements, the same runs must find violations, which shows that they can. To repeat a failing run, set
+ * HEADGATE_SEED to the printed seed.
  */
 
 import { randomInt } from 'node:crypto';
@@ -13,7 +14,7 @@ import { type ChainRule, chainRules } from './chain.ts';
 
 const baseSeed = Number(process.env['HEADGATE_SEED'] ?? randomInt(2 ** 32));
 const simulations = runs({ fast: 300, full: 600 });
-/** Maximum runs until a violation is found. Without a clause, one is found soon. */
+/** Largest number of runs until a violation must be found. If a clause is left out, one is found soon. */
 const runsUntilViolation = 3000;
 const openWriter: OpenWriter = (parts) => new ModelWriter(parts);
 
@@ -26,7 +27,7 @@ test(`an acknowledged command counts once, a refused one never, and all readers 
     for (const [what, count] of Object.entries(result.counts)) counts[what] = (counts[what] ?? 0) + count;
   }
   console.log(JSON.stringify(counts));
-  // Every outcome, fault and clause must have occurred several times. Otherwise the runs would not prove anything.
+  // Every outcome, fault and clause must have occurred several times, because the runs would otherwise prove nothing.
   const met = [
     ...['accepted', 'refused', 'conflict', 'unknown'].map((outcome) => `command ${outcome}`),
     ...['lost', 'duplicated', 'delayed', 'ack-lost', 'refused'].map((fault) => `append ${fault}`),

@@ -1,6 +1,6 @@
 /**
- * The accept rule, clause by clause, against the published vectors, and in bulk. The vectors in schemas/vectors are frozen,
- * so that readers in other languages can be tested with them.
+ * Tests the rule by which readers accept records, clause by clause, against the published vectors, and in bulk. The vectors
+ * in schemas/vectors never change, so that readers in other languages can be tested with them.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -148,8 +148,7 @@ describe('a batch of records', () => {
   const names = signers.map((signer) => signer.publicKey);
 
   /**
-   * Builds a signed log with this many commits. After each commit there is also the record of a second writer that lost the
-   * race.
+   * Builds a signed log with this many commits. Each commit is followed by the record of a second writer that lost the race.
    */
   function honestLog(count: number): LogRecord[] {
     const records = [genesis('main', signers[0], names)];
@@ -166,7 +165,7 @@ describe('a batch of records', () => {
   }
   const honest = honestLog(6);
 
-  /** Builds a record that someone without a signer's key could append, knowing all earlier records. */
+  /** Builds a record that someone without a signer's key could append who knows all earlier records. */
   function forgery(kind: number, pick: number, before: readonly LogRecord[]): LogRecord {
     const judgements = judgeOneByOne(emptyHead(), before);
     const last = judgements.findLast((judgement) => 'accepted' in judgement);
@@ -182,7 +181,7 @@ describe('a batch of records', () => {
       { ...known, signature: null },
       { ...known, signature: Buffer.alloc(64) },
       record(Buffer.from('junk')),
-      // Signed by a key that only the forger's own first record names.
+      // This record is signed with a key that only the forger's own first record names.
       genesis('main', undefined, [outsider.publicKey]),
     ];
     return kinds[kind % kinds.length]!;
@@ -197,7 +196,7 @@ describe('a batch of records', () => {
     });
   }
 
-  /** Judges the records in batches of these sizes, cycling through the sizes. */
+  /** Judges the records in batches of these sizes, which are repeated in turn. */
   function judgeInBatches(from: Head, records: readonly LogRecord[], sizes: readonly number[]): Judgement[] {
     let head = from;
     const all: Judgement[] = [];
@@ -325,7 +324,7 @@ interface ChainVectors {
   }[];
 }
 interface SignatureVectors {
-  /** The 32 bytes of the private key, hex. */
+  /** The 32 bytes of the private key, in hex. */
   readonly seedHex: string;
   readonly publicKey: string;
   readonly cases: readonly {

@@ -1,4 +1,4 @@
-/** Behaviour that all followers share, whatever they fold. */
+/** Tests the behaviour that all followers share, whatever they fold. */
 import { expect, onTestFinished, test } from 'vitest';
 import { MemoryLog, MemoryTopic } from '../../../test/support/memory-log.ts';
 import { howItWaits } from '../../../test/support/turns.ts';
@@ -7,7 +7,7 @@ import { ReopenedLog } from '../reopened-log.ts';
 import { LogUnavailable } from './control-log.ts';
 import { Follower, type FollowerOptions } from './follower.ts';
 
-/** Starts a follower that folds one record per slice, and collects what it folded. */
+/** Starts a follower that folds one record per slice, and collects what it has folded. */
 function followed(topic: MemoryTopic, options: Partial<FollowerOptions> = {}) {
   const log = new ReopenedLog(async () => new MemoryLog(topic));
   const texts: string[] = [];
@@ -127,6 +127,6 @@ test('a slice is shorter while the event loop has other work, and runs once a tu
   const among = budgets.slice(from + 2, to);
   expect(budgets).toContain(5);
   expect([...new Set(among)]).toEqual([2]);
-  // Each slice waited for other turns, as long as there were any.
+  // Each slice waited for other turns for as long as there were any.
   expect(turnsAmong).toBeGreaterThan(among.length);
 });

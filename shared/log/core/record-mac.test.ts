@@ -1,4 +1,4 @@
-/** The MAC of a record equals a plain HMAC-SHA256 from the standard library. */
+/** Tests that the MAC of a record equals a plain HMAC-SHA256 of the standard library. */
 import { createHmac } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,4 +1,6 @@
-/** A pin applies to the first record of a log, in every format of the pin and with any number of records before it. */
+/**
+ * Tests that a pin applies to the first record of a log, in every format of a pin and with any number of records before it.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -88,7 +90,7 @@ test('a state from before the pin is refused unless a pinned key signed its logâ
     const check = checkTrust(log, snapshot, pins);
     if (fits) await expect(check).resolves.toBeUndefined();
     else await expect(check).rejects.toThrow(/log main is refused/);
-    // The state belongs to a log other than the one that begins here, although its last record is here too.
+    // The state belongs to another log than the one that begins here, although its last record is in this log too.
     await expect(
       checkTrust(
         logOf([genesis([own], own)]).log,

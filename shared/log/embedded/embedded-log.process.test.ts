@@ -1,5 +1,5 @@
 /**
- * The embedded log between real processes: killed writers, concurrent writers, a full disk, and the delay until another
+ * Tests the embedded log between real processes: killed writers, concurrent writers, a full disk, and the delay until another
  * process sees an append. The child processes run the built files in dist/.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
@@ -40,7 +40,7 @@ afterEach(async () => {
 
 interface Writer {
   readonly child: Child;
-  /** Lines of its stdout, until the process exits. */
+  /** Lines that the process writes to stdout until it exits. */
   readonly lines: AsyncIterable<string>;
   readonly exited: Promise<unknown>;
 }
@@ -101,7 +101,7 @@ test('a writer killed at any moment loses no acknowledged append and leaves none
   for (const [name, acked] of acks) {
     const present = found.get(name) ?? [];
     expect(present).toEqual(expect.arrayContaining(acked));
-    // At most one append that was written but not yet acknowledged may also be present.
+    // At most one more append may be present: one that was written but not acknowledged yet.
     expect(present.length - acked.length).toBeLessThanOrEqual(1);
     expect(new Set(present.map((entry) => entry.split('@')[0])).size).toBe(present.length);
   }
@@ -124,7 +124,7 @@ test('four processes that append hundreds of records at once lose and repeat not
 
 test('a full disk is reported, nothing of the failed append remains, and the log still works', async () => {
   await log.append(Buffer.from('before:0'));
-  // Limits the size of every file that this process writes, in units of 1 024 bytes.
+  // Limits the size of every file that the process writes, to 400 units of 1 024 bytes.
   const command = 'ulimit -f 400 && exec "$@"';
   const args = [process.execPath, writerPath, folder, topic, 'full', '1000', '20000'];
   const writer = start('bash', ['-c', command, 'bash', ...args]);
@@ -154,7 +154,7 @@ test('another process sees an append through file notifications, not the slow po
   latencies.sort((a, b) => a - b);
   const at = (share: number) => (latencies[Math.floor(count * share)] as number).toFixed(2);
   console.log(`append → seen in another process, ms: p50 ${at(0.5)}, p90 ${at(0.9)}, p99 ${at(0.99)}`);
-  // With the slow poll alone, the last appends would not have been seen in time.
+  // All records must have been seen. With the slow poll alone, the last ones would have come too late.
   expect(latencies).toHaveLength(count);
 });
 
@@ -163,7 +163,7 @@ test('an idle log uses almost no CPU time', async () => {
   const idle = (async () => {
     for await (const _ of log.tail({ from: 0, signal: abort.signal }));
   })();
-  // Leave out the cost of starting. Idleness can only be observed for a while.
+  // Leaves out the cost of starting, then observes the idle log for some seconds.
   await new Promise((resolve) => setTimeout(resolve, 500));
   const before = process.cpuUsage();
   await new Promise((resolve) => setTimeout(resolve, 3000));

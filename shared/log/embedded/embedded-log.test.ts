@@ -1,6 +1,6 @@
 /**
- * The embedded log fulfils the contract of all adapters, and reports everything that can happen to a file: removed, replaced,
- * truncated, damaged, locked, full. Tests with several processes are in embedded-log.process.test.ts.
+ * Tests that the embedded log fulfils the contract of all adapters, and reports everything that can happen to its file: it is
+ * removed, replaced, truncated, damaged, locked, or the disk is full. embedded-log.process.test.ts covers several processes.
  */
 import {
   mkdtempSync,
@@ -111,7 +111,7 @@ test('truncating a log before a waiting tail’s position is reported', async ()
 });
 
 test('truncating a log is reported to a tail that has read beyond the point of an earlier check', async () => {
-  // With fake timers the file is checked only when the test advances the clock, as on a busy machine.
+  // With fake timers the file is checked only when the test advances the clock, as happens on a busy machine.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   try {
     const log = await logOf(1);
@@ -233,7 +233,7 @@ test('the queue of waiting appends is bounded', async () => {
   expect(await log.append(large)).toBe(1);
 });
 
-/** Options that set both clocks of a process, in ms. */
+/** Returns options that set both clocks of a process, in ms. */
 const clockAt = (nowMs: () => number) => ({ now: nowMs, monotonicMs: nowMs });
 
 test('appends remove old records from the front, but never the last one', async () => {

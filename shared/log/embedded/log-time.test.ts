@@ -1,4 +1,7 @@
-/** Record times of an embedded log: they ignore a single wrong clock, and follow a clock that all writers share. */
+/**
+ * Tests the times of records in an embedded log: they must ignore a single wrong clock, and follow a clock that all writers
+ * share.
+ */
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Database, openDatabase } from '../../runtime/sqlite.ts';
 import { LogTime, logTimeSql } from './log-time.ts';
@@ -18,7 +21,10 @@ beforeEach(() => {
 });
 afterEach(() => db.close());
 
-/** Appends after a delay, by a process whose wall clock is off by `offMs`. Returns the error of the record's time in ms. */
+/**
+ * Appends a record after a delay, by a process whose wall clock is off by `offMs`. Returns the error of the record's time, in
+ * ms.
+ */
 function append(afterMs: number, offMs = 0): number {
   nowMs += afterMs;
   const trueMs = start + nowMs;

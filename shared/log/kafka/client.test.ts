@@ -1,6 +1,6 @@
 /**
- * client.ts uses private files of kafkajs. These tests fail if its version, its pin or the shape of those files changes. If
- * so, compare the changed files with client.ts, then update the expectations here.
+ * Tests private files of kafkajs that client.ts uses. The tests fail if its version, its pin or the form of these files
+ * changes. In this case, compare the changed files with client.ts, then update the expectations here.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';

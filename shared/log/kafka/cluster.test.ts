@@ -1,4 +1,4 @@
-/** A leader is confirmed by as many other replicas as necessary, and a slow broker does not delay that. */
+/** Tests that a leader is confirmed by as many other replicas as necessary, and that a slow broker does not delay this. */
 import { expect, test } from 'vitest';
 import { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
@@ -6,8 +6,8 @@ import type { KafkaConnection, TopicMetadata } from './connection.ts';
 const place = { topic: 'headgate.control', partition: 0 };
 
 /**
- * A cluster of brokers 1 to n on ports of the same numbers. `named[n]` is the leader that broker n names, or null if it never
- * responds.
+ * Returns a cluster of brokers 1 to n on ports with the same numbers. `named[n]` is the leader that broker n names, or null
+ * if broker n never responds.
  */
 function clusterWhere(
   named: Readonly<Record<number, number | null>>,

@@ -1,4 +1,7 @@
-/** Append faults that leave it unknown whether the record is in the log. A wrong classification loses or repeats records. */
+/**
+ * Tests how errors of appends are classified. Some leave it unknown whether the record is in the log, and a wrong
+ * classification would lose or repeat records.
+ */
 import { expect, test } from 'vitest';
 import { type FaultKind, isPermanent, KafkaFault, produceOutcome } from './errors.ts';
 

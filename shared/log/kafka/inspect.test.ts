@@ -1,11 +1,11 @@
-/** Topic faults that `doctor` reports, each with its fix. Faults that lose records come first. */
+/** Tests the topic faults that `doctor` reports, each with its fix. Faults that lose records must come first. */
 import { expect, test } from 'vitest';
 import { controlTopic } from '../../../schemas/events/commit.ts';
 import { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
 import { inspectBrokers } from './inspect.ts';
 
-/** A cluster of one broker with this control log. The other topics do not exist yet. */
+/** Returns a cluster of one broker with this control log. The other topics do not exist yet. */
 function clusterWith({ partitions = 1, start = 0, end = 0, settings = {} }): KafkaCluster {
   const good = { 'cleanup.policy': 'delete', 'retention.ms': '-1', 'retention.bytes': '-1' };
   const more = { 'unclean.leader.election.enable': 'false', 'max.message.bytes': '1048588' };

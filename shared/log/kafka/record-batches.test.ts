@@ -1,6 +1,6 @@
 /**
- * Decoding of batches written by anyone. Whether a batch is readable depends on its bytes alone, and its header bounds the
- * work.
+ * Tests decoding batches that anyone may have written. Whether a batch is readable must depend on its bytes alone, and its
+ * header must limit the work.
  */
 import { expect, test } from 'vitest';
 import { batch, codecs, packed, record } from '../../../test/support/record-batches.ts';
@@ -43,7 +43,7 @@ test.each([
   const [first, skipped, last] = read(good(0, 'a', 'b'), poison, good(9, 'c'));
   expect(first).toEqual({ nextOffset: 2, records: ['0 a', '1 b'] });
   expect(skipped).toMatchObject({ unreadable });
-  // The skipped batch is replaced by one record at its last offset, which no reader accepts.
+  // A skipped batch is replaced with one record at its last offset, which no reader accepts.
   expect(skipped?.records).toEqual([`${(skipped?.nextOffset ?? 0) - 1} `]);
   expect(skipped?.nextOffset).toBeGreaterThan(2);
   expect(last).toEqual({ nextOffset: 10, records: ['9 c'] });

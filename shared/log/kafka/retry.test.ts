@@ -1,11 +1,11 @@
-/** Retries of a request to Kafka: how long they last and what ends them early. The tests do not wait in real time. */
+/** Tests how long a request to Kafka is retried, and what ends the retries early. The tests do not wait in real time. */
 import { expect, test } from 'vitest';
 import type { Clock } from '../../runtime/retry.ts';
 import { LogUnavailable } from '../core/control-log.ts';
 import { KafkaFault } from './errors.ts';
 import { type RetryPolicy, retryUntilDeadline } from './retry.ts';
 
-/** A clock that only advances by sleeping. */
+/** Returns a clock that advances only while someone sleeps. */
 function manualClock(): Clock {
   let nowMs = 0;
   const sleep = async (ms: number) => {
@@ -14,7 +14,7 @@ function manualClock(): Clock {
   return { now: () => nowMs, sleep, random: () => 1 };
 }
 
-/** Repeats a request that always fails. Returns the number of attempts and the error. */
+/** Repeats a request that always fails with this error. Returns the number of attempts and the resulting error. */
 async function attemptsOf(error: Error, policy: Partial<RetryPolicy> = {}) {
   let attempts = 0;
   const request = () => {
@@ -31,7 +31,7 @@ const refused = new KafkaFault('ECONNREFUSED', { kind: 'unsent' });
 
 test('a request is repeated with growing pauses until the deadline', async () => {
   const { attempts, thrown } = await attemptsOf(refused);
-  // Pauses of 20, 40, 80, 160, 320 and 500 ms.
+  // The pauses between the attempts are 20, 40, 80, 160, 320 and 500 ms.
   expect(attempts).toBe(7);
   expect(thrown).toEqual(new LogUnavailable('topic/0: Kafka cannot be reached (ECONNREFUSED)'));
 });

@@ -1,4 +1,4 @@
-/** Kafka settings from the environment: which ones are valid, and that errors name the variable and never its value. */
+/** Tests Kafka settings from the environment: which ones are valid, and that errors name the variable but never its value. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
