@@ -1,20 +1,20 @@
 /**
- * Reads bodies that Node's HTTP server parses: all pieces from a socket in one turn, at about 2 µs each. A client that sends
- * tiny pieces would block all others, so its connection is closed.
+ * Reads request bodies that Node's HTTP server parses. Node passes on all pieces that a socket delivers in one turn, at about
+ * 2 µs each. A client that sends tiny pieces would therefore block all others, so its connection is closed.
  */
 import type { IncomingMessage } from 'node:http';
 
-/** Pieces of one body that are accepted in one turn of the event loop, whatever their size. */
+/** Number of pieces of one body that are accepted in one turn of the event loop, whatever their size. */
 const piecesInTurnMax = 2048;
-/** Required average size of the pieces once a turn exceeds that number, in bytes. */
+/** Average size in bytes that pieces must have once a turn has brought more than `piecesInTurnMax`. */
 const pieceBytesMin = 128;
 
-/** The client left before it had sent its whole body, so nobody reads a response. */
+/** Thrown if the client disconnected before it had sent its whole body, so that nobody will read a response. */
 export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
-/** Passes a body's pieces on. Rejects with ClientGone, or with an error of `onPiece`, and then discards the rest. */
+/** Calls `onPiece` for each piece. Rejects with ClientGone, or with an error of `onPiece`, and then discards the rest. */
 export function readPieces(request: IncomingMessage, onPiece: (piece: Buffer) => void): Promise<void> {
   return new Promise((resolve, reject) => {
     let take = onPiece;
@@ -33,14 +33,14 @@ export function readPieces(request: IncomingMessage, onPiece: (piece: Buffer) =>
   });
 }
 
-/** Discards the rest of a refused request's body, within its timeout, so that the client reads the refusal. */
+/** Discards the rest of a refused request's body, within its timeout, so that the client can read the refusal. */
 export function dropBody(request: IncomingMessage): void {
   if (request.complete || request.listenerCount('data') > 0) return;
   boundPieces(request);
   request.on('error', () => undefined);
 }
 
-/** Closes the connection if the body arrives in too many small pieces. Also starts the flow of the body. */
+/** Starts reading the body. Closes the connection if the body arrives in too many small pieces. */
 function boundPieces(request: IncomingMessage): void {
   let pieces = 0;
   let bytes = 0;

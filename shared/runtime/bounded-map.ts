@@ -1,6 +1,6 @@
-/** A map of bounded size, for keys that callers choose: they must not be able to exhaust the memory. */
+/** A map of bounded size. Use it for keys that callers choose, so that they cannot exhaust the memory. */
 
-/** Entries dropped to make room: `all` if they are cheap to recompute, `oldest` for the one that was set first. */
+/** Entries that are dropped to make room: `all` if they are cheap to recompute, or only the `oldest` one. */
 export type Dropped = 'all' | 'oldest';
 
 export class BoundedMap<Key, Value> extends Map<Key, Value> {
@@ -18,7 +18,7 @@ export class BoundedMap<Key, Value> extends Map<Key, Value> {
     return super.set(key, value);
   }
 
-  /** Sets the entry as the newest and returns the value. */
+  /** Sets the entry, which becomes the newest one, and returns its value. */
   keep(key: Key, value: Value): Value {
     this.delete(key);
     this.set(key, value);

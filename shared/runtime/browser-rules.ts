@@ -1,6 +1,6 @@
 /**
- * Checks that a listener for browsers makes first. It refuses foreign host names, because a page of another site could reach
- * it through a name that resolves to this machine, and calls from pages of another origin.
+ * First checks of every listener for browsers. They refuse foreign host names, because a page of another site could reach the
+ * listener through a name that resolves to this machine. They also refuse calls from pages of other origins.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';
@@ -26,13 +26,13 @@ export const securityHeaders: Readonly<Record<string, string>> = {
   'x-frame-options': 'DENY',
 };
 
-/** Name and port of a Host header, in lower case; undefined if the header is malformed. */
+/** Splits a Host header into its name, in lower case, and its port. Returns undefined if the header is malformed. */
 function hostParts(host: string): { readonly name: string; readonly port: string } | undefined {
   const match = /^(\[[0-9a-f:.]+\]|[a-z0-9.-]+?)\.?(?::(\d{1,5}))?$/i.exec(host);
   return match ? { name: (match[1] ?? '').toLowerCase(), port: match[2] ?? '' } : undefined;
 }
 
-/** Whether a Host header names this listener. Any IP address is accepted, because DNS rebinding needs a name. */
+/** Whether a Host header names this listener. All IP addresses are accepted, because DNS rebinding needs a host name. */
 export function isOwnHost(host: string | undefined, names: readonly string[]): boolean {
   const name = host === undefined ? undefined : hostParts(host)?.name;
   if (name === undefined) return false;
@@ -40,7 +40,7 @@ export function isOwnHost(host: string | undefined, names: readonly string[]): b
   return isAddress || name === 'localhost' || names.some((own) => own.toLowerCase() === name);
 }
 
-/** The port that the browser used. Cookie names need it, because all ports of a host share their cookies. */
+/** Returns the port that the browser used. Cookie names contain it, because all ports of a host share their cookies. */
 export function portAsked(host: string | undefined, isTls: boolean): string {
   const port = hostParts(host ?? '')?.port ?? '';
   return port === '' ? (isTls ? '443' : '80') : port;
@@ -52,7 +52,7 @@ export function isSafe(method: string): boolean {
   return safeMethods.includes(method);
 }
 
-/** Whether a call comes from a page of this listener. */
+/** Whether a call comes from a page that this listener served. */
 export function isOwnCall(method: string, headers: IncomingHttpHeaders): boolean {
   const site = headers['sec-fetch-site'];
   if (site !== undefined && site !== 'same-origin' && !(isSafe(method) && site === 'none')) return false;

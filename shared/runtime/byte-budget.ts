@@ -1,43 +1,43 @@
-/** Limits the memory of buffered bodies, in total and per caller, so that no caller with many connections exhausts it. */
+/** Limits the memory used for buffered bodies, both in total and per caller, so that no single caller can exhaust it. */
 import { withinMemory } from './memory-limit.ts';
 
 const allBytesMax = 512 * 1024 * 1024;
-/** Number of shares that make up the total; a caller may use one. */
+/** Number of shares into which the total is divided. A caller may use one share. */
 const shares = 8;
-/** Idle owners that stay in the map. If entries came and went with each request, it would often be reallocated. */
+/** Number of idle owners that stay in the map. Removing and adding them with each request would often reallocate it. */
 const idleOwnersMax = 1000;
-/** Maximum number of waiting bodies per owner. What they have already read takes less than half a share. */
+/** Maximum number of waiting bodies per owner. The parts that they have already read take less than half a share. */
 const waitingMax = 400;
 
-/** The limit that was reached: the memory of all bodies, or the caller's share. */
+/** Limit that was reached: the memory for all bodies, or the caller's share of it. */
 export type MemoryShortage = 'memory' | 'share';
 
-/** A budget from which bytes are reserved. The caller must release every reservation. */
+/** A budget from which bytes are reserved. Callers must release everything that they reserve. */
 export interface MemoryBudget {
-  /** Returns false and reserves nothing if the budget would be exceeded. */
+  /** Reserves bytes. Returns false and reserves nothing if the budget would be exceeded. */
   reserve(bytes: number): boolean;
   release(bytes: number): void;
-  /** The reason why the last `reserve` returned false. */
+  /** Reason why `reserve` last returned false. */
   readonly shortage: MemoryShortage;
 }
 
-/** A body whose reading is paused until there is room. */
+/** A body that is paused until the budget has room for it. */
 export interface HeldBody {
-  /** Bytes that the body may still need. */
+  /** Number of bytes that the body may still need. */
   readonly bytesLeft: number;
   /** Called once `bytesLeft` bytes have been reserved for the body. */
   onRoom(): void;
 }
 
-/** The budget of one body of a caller, which can wait for room in the caller's share. */
+/** Budget of one body, which can wait for room in its caller's share. */
 export interface SharedBudget extends MemoryBudget {
-  /** Joins the queue; may call `onRoom` at once. Returns false if too many bodies are waiting already. */
+  /** Lets the body wait for room. May call `onRoom` immediately. Returns false if too many bodies are waiting already. */
   wait(body: HeldBody): boolean;
-  /** Call it when the body has ended or no longer needs room. Idempotent. */
+  /** Call it when the body has ended or no longer needs room. Further calls have no effect. */
   leave(body: HeldBody): void;
-  /** Reserves up to twice the share, even while others wait: for small bodies, and for bytes that were already read. */
+  /** Reserves up to twice the share, even if others are waiting. Use it for small bodies and for bytes already read. */
   reserveBeyond(bytes: number): boolean;
-  /** Tries again to admit waiting bodies, because the total may have room again although the share released none. */
+  /** Tries again to admit waiting bodies, because other callers may have released memory. */
   admit(): void;
 }
 
@@ -45,7 +45,7 @@ class Share {
   usedBytes = 0;
   /** Waiting bodies in order of arrival. */
   readonly waiting: HeldBody[] = [];
-  /** The one body that may exceed the share, which prevents a deadlock of bodies that wait for each other's memory. */
+  /** The only body that may exceed the share. Without it, bodies could wait for each other's memory forever. */
   beyond: HeldBody | undefined;
 }
 
@@ -62,7 +62,7 @@ export class BodyBudget implements MemoryBudget {
     this.#shareBytesMax = shareBytesMax;
   }
 
-  /** Bytes that are currently reserved. */
+  /** Number of bytes that are currently reserved. */
   get usedBytes(): number {
     return this.#usedBytes;
   }
@@ -74,12 +74,12 @@ export class BodyBudget implements MemoryBudget {
     return sum;
   }
 
-  /** The budget of one body of a caller. */
+  /** Returns the budget for one body of this caller. */
   of(owner: string): SharedBudget {
     return new OwnBudget(this, owner);
   }
 
-  /** Reserves bytes from an owner's share. `spent` means that only the share is exhausted. */
+  /** Reserves bytes from an owner's share. `spent` means that the share is exhausted, but not the total. */
   reserveFor(owner: string, bytes: number): 'reserved' | 'refused' | 'spent' {
     const share = this.#findShare(owner);
     if (share.usedBytes + bytes > this.#shareBytesMax || share.waiting.length > 0) return 'spent';
@@ -136,7 +136,7 @@ export class BodyBudget implements MemoryBudget {
     return true;
   }
 
-  /** Admits waiting bodies in their order, each once there is room for everything that it may need. */
+  /** Admits waiting bodies in order, as soon as there is room for everything that the first one may need. */
   #admit(share: Share): void {
     for (;;) {
       const first = share.waiting[0];
@@ -163,7 +163,7 @@ export class BodyBudget implements MemoryBudget {
   #forgetIdle(): void {
     for (const [owner, { usedBytes, waiting }] of this.#shares)
       if (usedBytes === 0 && waiting.length === 0) this.#shares.delete(owner);
-    // Otherwise every release would walk the map if it contains many active owners.
+    // Raise the threshold, so that a map with many active owners is not walked at every release.
     this.#ownersMax = Math.max(idleOwnersMax, 2 * this.#shares.size);
   }
 }

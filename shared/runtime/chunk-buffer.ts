@@ -1,27 +1,27 @@
-/** Collects a stream's chunks in a few blocks of known size, because single bytes must not allocate an object each. */
+/** Collects a stream's chunks in a few large blocks, so that a stream of single bytes does not allocate many objects. */
 
-/** Smallest and largest block. Between them, each new block doubles the capacity, so that few blocks are needed. */
+/** Sizes in bytes of the smallest and largest block. Each new block doubles the capacity, so few blocks are needed. */
 const blockBytesMin = 4 * 1024;
 const blockBytesMax = 256 * 1024;
 
 export interface ChunkBufferOptions {
-  /** Called before a block is allocated. If it returns false, neither the block is allocated nor the chunk added. */
+  /** Called with a block's size before the block is allocated. If it returns false, the chunk is not added. */
   readonly reserve?: (bytes: number) => boolean;
-  /** Maximum total length. No block is larger than the room that remains. */
+  /** Maximum total length in bytes. Blocks are never larger than the remaining room. */
   readonly bytesMax?: number;
 }
 
 export class ChunkBuffer {
-  /** If false, a block is only as large as needed, but at least the smallest size. */
+  /** Whether blocks grow with the length. Otherwise they have the smallest size, or that of a larger chunk. */
   growsFast = true;
   readonly #reserve: (bytes: number) => boolean;
   readonly #bytesMax: number;
   #blocks: Buffer[] = [];
-  /** Unused bytes at the end of the last block. */
+  /** Number of unused bytes at the end of the last block. */
   #free = 0;
   #length = 0;
   #allocated = 0;
-  /** Whether the first block is the first chunk itself instead of a copy. Others may then hold a reference to its memory. */
+  /** Whether the first block is the first chunk itself rather than a copy. Other code may then share its memory. */
   #isFirstBorrowed = false;
 
   constructor({ reserve = () => true, bytesMax = Number.POSITIVE_INFINITY }: ChunkBufferOptions = {}) {
@@ -29,17 +29,17 @@ export class ChunkBuffer {
     this.#bytesMax = bytesMax;
   }
 
-  /** Bytes added so far. */
+  /** Number of bytes added so far. */
   get length(): number {
     return this.#length;
   }
 
-  /** Bytes of allocated memory, used or not. */
+  /** Number of bytes allocated, whether used or not. */
   get allocatedBytes(): number {
     return this.#allocated;
   }
 
-  /** Returns false and adds nothing if the chunk does not fit. */
+  /** Adds a chunk. Returns false and adds nothing if there is no room for it. */
   add(chunk: Buffer): boolean {
     const { length } = chunk;
     if (length === 0) return true;
@@ -61,7 +61,7 @@ export class ChunkBuffer {
     return true;
   }
 
-  /** All bytes in one buffer. It may share memory with this object, so do not write to it. */
+  /** Returns all bytes in one buffer. Do not write to it, because it may share memory with this object. */
   whole(): Buffer {
     const [first] = this.#blocks;
     if (first === undefined) return Buffer.alloc(0);
@@ -69,7 +69,7 @@ export class ChunkBuffer {
     return Buffer.concat(this.#blocks, this.#length);
   }
 
-  /** Empties the buffer and returns its blocks. Each has its own ArrayBuffer, so it can be transferred to a worker. */
+  /** Empties this object and returns its blocks. Each has its own ArrayBuffer, so it can be transferred to a worker. */
   detach(): Uint8Array<ArrayBuffer>[] {
     const blocks = this.#blocks.map((block) => new Uint8Array(block.buffer as ArrayBuffer, 0, block.length));
     const [first] = blocks;
@@ -80,7 +80,7 @@ export class ChunkBuffer {
     return blocks;
   }
 
-  /** Drops all blocks. The caller releases `allocatedBytes` from its budget first. */
+  /** Drops all blocks. The caller must first release `allocatedBytes` from its budget. */
   clear(): void {
     this.#blocks = [];
     this.#free = 0;
@@ -89,7 +89,7 @@ export class ChunkBuffer {
     this.#isFirstBorrowed = false;
   }
 
-  /** Keeps the chunk itself as the first block, so that a body which arrives in one chunk is not copied. */
+  /** Uses the chunk itself as the first block, so that a body that arrives in one chunk is not copied. */
   #borrow(chunk: Buffer): boolean {
     if (!this.#reserve(chunk.length)) return false;
     this.#blocks.push(chunk);

@@ -1,28 +1,29 @@
-/** The clocks of a process. Product code reads the wall clock only here, because it may be wrong or be set meanwhile. */
+/** Clocks of a process. Only this file reads the wall clock, because that clock may be wrong or change at any time. */
 
-/** Milliseconds since the machine started. Nobody can set this clock, and all processes of the machine share it. */
+/** Time since the machine started, in ms. Nobody can set this clock, and all processes on the machine share it. */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n);
 }
 
-/** This machine's wall clock, ms since 1970. */
+/** Time according to this machine's wall clock, in ms since 1970. */
 export function wallClockMs(): number {
   return Date.now();
 }
 
-/** Returns the log's time, or `earlierMs` if the other two times are nearer to each other than to the log's time. */
+/** Returns the log's time, unless the other two times are closer to each other than to it. Then returns `earlierMs`. */
 export function agreedMs(logMs: number, wallMs: number, earlierMs: number): number {
   const isWrong =
     Math.abs(wallMs - earlierMs) < Math.min(Math.abs(logMs - wallMs), Math.abs(logMs - earlierMs));
   return isWrong ? earlierMs : logMs;
 }
 
-/** If the log's time and this machine's clock differ by no more than this, this machine's clock is used. */
+/** Largest difference in ms between the log's time and the wall clock for which the wall clock is used. */
 const toleranceMs = 30_000;
 
 /**
- * The log's time for a process that reads it: the record's time, unless the wall clock and the earlier log time continued by
- * the monotonic clock agree on another. So one wrong clock does not move it.
+ * Tracks the log's time in a process that reads the log. It is the time of the last record, unless two other clocks agree on
+ * another one: the wall clock, and the earlier log time continued by the monotonic clock. So one wrong clock cannot change
+ * it.
  */
 export class ReadTime {
   readonly #wallMs: () => number;
@@ -42,8 +43,8 @@ export class ReadTime {
   }
 
   /**
-   * Returns the time of a record that the log dates `logMs`. `writerMs` is the time by which its writer counted. It replaces
-   * this process's earlier log time if there is none yet or if it agrees with the wall clock.
+   * Returns the log's time after reading a record that the log dates `logMs` and its writer dates `writerMs`. `writerMs`
+   * counts as the earlier log time if there is none yet, or if it agrees with the wall clock.
    */
   read(logMs: number, writerMs: number): number {
     const wallMs = this.#wallMs();
@@ -54,7 +55,7 @@ export class ReadTime {
   }
 }
 
-/** Time by which records are removed. It never advances faster than time passes, so a jumping clock removes nothing. */
+/** Time that decides which records are removed. It never advances faster than time passes, so clock jumps remove none. */
 export class RemovalTime {
   readonly #monotonicMs: () => number;
   #first: { readonly knownMs: number; readonly nowMs: number } | undefined;
@@ -63,7 +64,7 @@ export class RemovalTime {
     this.#monotonicMs = nowMs;
   }
 
-  /** Returns the current removal time. `knownMs` is the log's time or the earliest of several clocks, in ms since 1970. */
+  /** Returns the present removal time. `knownMs` is the log's time, or the earliest of several clocks, in ms since 1970. */
   limit(knownMs: number): number {
     const nowMs = this.#monotonicMs();
     this.#first ??= { knownMs, nowMs };

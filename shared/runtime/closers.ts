@@ -1,8 +1,8 @@
-/** Closes the resources of a process in the reverse order of their opening. */
+/** Closes a process's resources in the reverse order in which they were opened. */
 import type { LineLogger } from './logger.ts';
 import { within } from './retry.ts';
 
-/** Timeout of closing, so that a resource that cannot be closed does not keep a failed process alive. */
+/** Time limit in ms for closing, so that a resource that cannot be closed does not keep a failed process alive. */
 const closeTimeoutMs = 20_000;
 
 /** Runs a function that opens resources. If it throws, closes the resources opened so far and rethrows. */
@@ -31,7 +31,7 @@ export class Closers {
     this.#steps.push(step);
   }
 
-  /** Closes all resources. A failed step is logged and the others still run. Idempotent. */
+  /** Closes all resources, even if some fail, which is logged. Further calls have no effect. */
   async close(): Promise<void> {
     for (const step of this.#steps.splice(0).reverse()) {
       try {

@@ -1,6 +1,6 @@
 /**
- * Limits concurrent connections per listener and peer address. Gives every socket an error handler for life: Node removes its
- * own after CONNECT and Upgrade, and an unhandled error event would end the process.
+ * Limits concurrent connections per listener and per peer address. It also gives every socket a permanent error handler,
+ * because Node removes its own after CONNECT and Upgrade, and an unhandled error event would end the process.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
@@ -13,18 +13,18 @@ import { RateLimitedLine } from './rate-limited-line.ts';
 import { waits } from './waits.ts';
 
 export interface ConnectionLimits {
-  /** Maximum number of connections per listener. */
+  /** Maximum number of open connections per listener. */
   readonly max: number;
-  /** Maximum number of connections per listener and address. A /64 IPv6 network counts as one address. */
+  /** Maximum number of open connections per listener and peer address. A /64 IPv6 network counts as one address. */
   readonly perAddress: number;
-  /** Longest idle time of a connection between two requests, in ms. */
+  /** Time in ms for which a connection may stay idle between two requests. */
   readonly keepAliveMs: number;
 }
 
-/** The `reason` label of the metric. */
+/** Values of the metric's `reason` label. */
 type RefusalReason = 'listener' | 'address' | 'rate' | 'calls';
 
-/** The `listener` label of the metrics. */
+/** Values of the metrics' `listener` label. */
 export const listenerKinds = ['api', 'stack', 'admin', 'console', 'play', 'node', 'metrics'] as const;
 export type ListenerName = (typeof listenerKinds)[number];
 
@@ -35,16 +35,16 @@ export interface ConnectionsOptions {
 }
 
 export const connectionsMaxDefault = 10_000;
-/** Limits of the metrics listener. It has few clients, so an idle connection is closed to make room for a new one. */
+/** Limits of the metrics listener. It has few clients, so idle connections are closed to make room for new ones. */
 const metricsLimits = connectionLimits({ max: 100 });
-/** Idle time before the first TCP keep-alive probe, in ms. The kernel uses these probes to detect dead peers. */
+/** Time in ms after which TCP keep-alive probes start on an idle connection. They let the kernel detect dead peers. */
 const probeAfterMs = 60_000;
-/** Refused connections that may still read their response; any more are closed at once. */
+/** Maximum number of refused connections that still get a response. Further ones are closed without one. */
 const readingMax = 256;
-/** Shortest time between two log lines about refused connections, in ms. Anyone could fill the disk with them. */
+/** Shortest time in ms between two log lines about refused connections, so that nobody can fill the disk with them. */
 const logIntervalMs = 1000;
 
-/** Fills in default limits. One address gets at most 90 % of the connections, so that it cannot exhaust the listener. */
+/** Adds defaults to the given limits. By default, one address may use only 90 % of a listener's connections. */
 export function connectionLimits({
   max = connectionsMaxDefault,
   perAddress = Math.ceil(max * 0.9),
@@ -84,7 +84,7 @@ export class Connections {
     return this.#limits.keepAliveMs;
   }
 
-  /** Limits a server's connections and, with a pace, the rate of new ones. Call it before the server listens. */
+  /** Limits a server's connections and, if `pace` is given, the rate of new ones. Call it before the server listens. */
   guard(server: Server, listener: ListenerName, pace?: Pace): void {
     const { max, perAddress } = listener === 'metrics' ? metricsLimits : this.#limits;
     const idle = listener === 'metrics' ? new IdleSockets(server) : undefined;
@@ -93,7 +93,7 @@ export class Connections {
     for (const reason of ['listener', 'address']) this.#refused.inc({ listener, reason }, 0);
     if (pace !== undefined) this.#pace(server, listener, pace);
     const peers = new Map<string, number>();
-    // Twice the limit on the metrics listener, because new connections arrive before idle ones have closed.
+    // Double the limit on the metrics listener, because a new connection is accepted before an idle one is closed.
     server.maxConnections = idle === undefined ? max : 2 * max;
     let sockets = 0;
     server.on('drop', (data) => this.#refuse(listener, 'listener', data?.remoteAddress));
@@ -149,15 +149,15 @@ export class Connections {
 
   #refuse(listener: ListenerName, reason: RefusalReason, address: string | undefined): void {
     this.#refused.inc({ listener, reason });
-    // The addresses of playground visitors are never logged.
+    // Do not keep the addresses of playground visitors, which must never be logged.
     if (listener !== 'play') this.#refusedAddress = address;
     this.#refusals.add(`${listener} ${reason}`);
   }
 }
 
-/** Connections of a server that have no request in progress, longest idle first. */
+/** Connections of a server without a request in progress. The one that has been idle longest comes first. */
 class IdleSockets {
-  /** Keyed by the address and port of the peer, because a TLS socket shares them with its underlying TCP socket. */
+  /** Idle sockets by peer address and port, which a TLS socket shares with its underlying TCP socket. */
   readonly #idle = new Map<string, Socket>();
 
   constructor(server: Server) {
@@ -178,7 +178,7 @@ class IdleSockets {
     socket.once('close', () => this.#idle.delete(key));
   }
 
-  /** Returns the longest idle socket of one peer, or of all peers. The newest socket is the one that needs the room. */
+  /** Returns the socket that has been idle longest, of one peer or of all. The newest socket gets its place. */
   oldest(peer: string | undefined): Socket | undefined {
     for (const socket of this.#idle.values())
       if (!socket.destroyed && (peer === undefined || peerPrefix(socket.remoteAddress) === peer))
@@ -195,7 +195,7 @@ function destroyOnError(socket: Socket): void {
   socket.on('error', () => socket.destroy());
 }
 
-/** Key by which connections are counted: an IPv4 address, or the first groups of an IPv6 address, by default the /64. */
+/** Returns the key by which a peer's connections are counted: its IPv4 address, or the first groups of its IPv6 address. */
 export function peerPrefix(address = '', ipv6Groups = 4): string {
   if (!address.includes(':')) return address;
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];

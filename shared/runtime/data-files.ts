@@ -1,13 +1,13 @@
-/** The files of a data folder and their maximum sizes while the process runs. The size gauge and `doctor` read this table. */
+/** Lists the files of a data folder with their maximum sizes. The size metric and `headgate doctor` use this table. */
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { walBytesMax } from './sqlite.ts';
 
 interface FileKind {
   readonly name: RegExp;
-  /** Maximum size in bytes; undefined if the file grows only with the data that it must keep. */
+  /** Maximum size in bytes, or undefined if the file grows only with data that it must keep. */
   readonly bytesMax?: number;
-  /** The mechanism that enforces the maximum, or the data that the file keeps. */
+  /** How the maximum is enforced, or which data the file keeps. */
   readonly by: string;
 }
 
@@ -35,7 +35,7 @@ export interface FoundFile {
   readonly bytesMax?: number;
 }
 
-/** Lists the files of the table that the folder contains. Skips a file that is removed meanwhile. */
+/** Returns the listed files that exist in the folder. Skips files that are removed at the same time. */
 export function dataFiles(folder: string): FoundFile[] {
   return readdirSync(folder).flatMap((name) => {
     const kind = fileKinds.find((each) => each.name.test(name));

@@ -1,4 +1,4 @@
-/** A process's data folder. It is created if missing, locked by one process, and accessible only to its owner. */
+/** Data folder of a process. It is created if missing, locked by one process, and accessible only to its owner. */
 import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { DatabaseBusy, DatabaseUnwritable, lockFile } from './sqlite.ts';
@@ -8,7 +8,7 @@ export interface DataFolder {
   release(): void;
 }
 
-/** Creates and locks the folder. If it is in use or cannot be written, throws an error that names the next step. */
+/** Creates and locks the folder. If that fails, throws an error that says what to do. */
 export function lockDataFolder(path: string): DataFolder {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
@@ -31,13 +31,13 @@ export function lockDataFolder(path: string): DataFolder {
   }
 }
 
-/** Whether the folder is empty or a data folder. A folder with other files may be shared on purpose. */
+/** Whether the folder is empty or a data folder. Any other folder may be shared on purpose. */
 function isEmptyOrOurs(path: string): boolean {
   const names = readdirSync(path);
   return names.length === 0 || names.includes('lock.db');
 }
 
-/** Removes others' permissions, for example from an earlier version or umask. Skips the files of other users. */
+/** Removes other users' permissions, which an earlier version or the umask may have left. Skips files of other owners. */
 function closeToOthers(path: string): void {
   const databases = readdirSync(path).filter((name) => /\.db(\.aside)?(-wal|-shm)?$/.test(name));
   for (const each of [path, ...databases.map((name) => join(path, name))]) {
@@ -48,7 +48,7 @@ function closeToOthers(path: string): void {
   }
 }
 
-/** Whether a folder can be written or created. It writes a file, because a file system may be full whatever the mode says. */
+/** Whether a folder can be created or written to. It writes a file, because file modes do not show that a disk is full. */
 export function canBeWritten(folder: string): boolean {
   const path = resolve(folder);
   try {
@@ -63,7 +63,7 @@ export function canBeWritten(folder: string): boolean {
   }
 }
 
-/** Paths in a data folder that others can access. Skips a folder of another owner, which this process cannot change. */
+/** Returns the paths in a data folder that other users can access. Skips files that do not belong to the folder's owner. */
 export function openToOthers(folder: string): string[] {
   const lock = lstatSync(join(folder, 'lock.db'), { throwIfNoEntry: false });
   if (lock === undefined) return [];

@@ -1,4 +1,4 @@
-/** A histogram whose series are looked up once, because prom-client's look-up at each observation is expensive. */
+/** A histogram that keeps a reference to each series, because prom-client's look-up at every observation is expensive. */
 import type { Metric, Registry } from 'prom-client';
 
 export interface DistributionOptions {
@@ -11,10 +11,10 @@ export interface DistributionOptions {
 
 type Labels = Readonly<Record<string, string>>;
 
-/** A series of a histogram. */
+/** One series of a histogram. */
 export class Observations {
   readonly labels: Labels;
-  /** Counts per bucket, not cumulative. The last bucket counts values above all bounds. */
+  /** Number of observations per bucket, not cumulative. The last bucket counts values above all bounds. */
   readonly counts: number[];
   sum = 0;
   readonly #bounds: readonly number[];
@@ -52,7 +52,7 @@ export class Distribution {
     registry.registerMetric(this as unknown as Metric);
   }
 
-  /** Returns the series with these labels; equal labels always return the same object. */
+  /** Returns the series with these labels. Equal labels always return the same object. */
   series(labels: Labels): Observations {
     const key = JSON.stringify(labels);
     const known = this.#series.get(key);
@@ -66,7 +66,7 @@ export class Distribution {
     for (const series of this.#series.values()) series.reset();
   }
 
-  /** Returns cumulative buckets, sum and count of every series with observations (Prometheus text format 0.0.4). */
+  /** Returns the cumulative buckets, sum and count of all series with observations (Prometheus text format 0.0.4). */
   get(): Promise<object> {
     const values = [...this.#series.values()].flatMap((series) => this.#toValues(series));
     return Promise.resolve({ name: this.name, help: this.help, type: this.type, aggregator: 'sum', values });

@@ -1,6 +1,6 @@
 /**
- * Fatal errors: one log line with the stack, and a non-zero exit code. The line includes the error's message only if it
- * cannot contain external input, because V8 and Node.js quote their input, which may be a key or a prompt.
+ * Handles fatal errors by writing one log line with the stack and exiting with a non-zero code. The line contains the error's
+ * message only if that cannot include external input. V8 and Node.js quote their input, which may be a key or a prompt.
  */
 import { writeSync } from 'node:fs';
 import type { LogText } from '../../schemas/records/log-events.ts';
@@ -21,7 +21,7 @@ const exitCode = 1;
 /** V8's out-of-memory message, which never contains external input. */
 const outOfMemory = /^WebAssembly\.\w+\(\): Out of memory: [\w ]+$/;
 
-/** The fields of a thrown value that are safe to log. */
+/** Returns the fields of a thrown value that are safe to log. */
 export function faultFields(thrown: unknown): FaultFields {
   if (!(thrown instanceof Error)) return { type: typeof thrown, at: [] };
   const code = 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;
@@ -35,7 +35,7 @@ export function faultFields(thrown: unknown): FaultFields {
   };
 }
 
-/** Whether the message cannot contain external input: system errors, SQLite errors and this project's own classes. */
+/** Whether the message is free of external input. This holds for system errors, SQLite errors and this project's classes. */
 function hasSafeMessage(error: Error, code: string | undefined): boolean {
   if (outOfMemory.test(error.message)) return true;
   if (code !== undefined) return 'syscall' in error || /^(?:SQLITE|ERR_WORKER|ERR_MODULE)_/.test(code);
@@ -47,7 +47,7 @@ function parseFrames({ stack = '' }: Error): string[] {
   return frames.slice(0, framesMax).map((line) => line.trim().replace(/^at /, ''));
 }
 
-/** Logs the error and exits at once. */
+/** Logs the error and exits immediately. */
 export function endOnFault(
   logger: Pick<LineLogger, 'fatal'>,
   thrown: unknown,
@@ -61,7 +61,7 @@ const unhandledRejection = 'unhandled rejection: the process ends';
 const uncaughtException = 'unhandled exception: the process ends';
 let onUncaught: NodeJS.UncaughtExceptionListener | undefined;
 
-/** Logs an uncaught exception or unhandled rejection and exits. A later call replaces the logger. */
+/** Logs an uncaught exception or unhandled rejection, then exits. If it is called again, the new logger is used. */
 export function endOnUncaught(logger: Pick<LineLogger, 'fatal'>): void {
   if (onUncaught !== undefined) process.off('uncaughtException', onUncaught);
   onUncaught = (error: unknown, origin) => {
@@ -71,13 +71,13 @@ export function endOnUncaught(logger: Pick<LineLogger, 'fatal'>): void {
   process.on('uncaughtException', onUncaught);
 }
 
-/** A logger for processes that do not have one (yet). It writes one line to stderr. */
+/** Logger for processes that have no logger, or not yet. It writes one line to stderr. */
 export const faultsToStderr: Pick<LineLogger, 'fatal'> = {
   fatal: (fields, text) => {
     try {
       writeSync(process.stderr.fd, `error[Failure]: ${text} ${JSON.stringify(fields)}\n`);
     } catch {
-      // The reader of stderr has closed it. The exit code still reports the failure.
+      // Ignore the error, because stderr is closed. The exit code still reports the failure.
     }
   },
 };

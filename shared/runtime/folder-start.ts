@@ -1,4 +1,4 @@
-/** Id of a data folder, and a counter of its starts: a higher number proves that all earlier processes have ended. */
+/** Id of a data folder, and a count of its starts. A higher count proves that all earlier processes on it have ended. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -8,7 +8,7 @@ import { writeJsonAtomically } from './ready-file.ts';
 const folderStartSchema = z.object({ id: z.string().min(1).max(64), start: z.int().min(1) });
 export type FolderStart = z.infer<typeof folderStartSchema>;
 
-/** Increments the counter. Call it while holding the folder's lock. Throws if the file cannot be written. */
+/** Increments the folder's count of starts. Call it while holding the folder's lock. Throws if the file cannot be written. */
 export function countStart(dataDir: string): FolderStart {
   const path = join(dataDir, 'starts.json');
   const before = read(path);
@@ -17,7 +17,7 @@ export function countStart(dataDir: string): FolderStart {
   return now;
 }
 
-/** Undefined if the file is missing or unreadable. The folder then gets a new id, because earlier processes may run. */
+/** Reads the file. If it is missing or unreadable, the folder gets a new id, because earlier processes may still run. */
 function read(path: string): FolderStart | undefined {
   try {
     return folderStartSchema.parse(JSON.parse(textOfNamed(path)));

@@ -1,26 +1,26 @@
 /**
- * Limits the requests that a listener handles in one turn of the event loop, and a gateway's time for node responses.
- * Otherwise a thousand ready connections, each sending its next request at once, would starve timers and new connections.
+ * Limits the requests that a listener starts in one turn of the event loop, and a gateway's time for node responses in it.
+ * Otherwise a thousand connections that each send the next request at once would starve timers and new connections.
  */
 import { peerPrefix } from './connections.ts';
 import { TurnQueue } from './turn-queue.ts';
 
-/** Once a turn has lasted this long, it starts no further request. */
+/** Duration in ms of a turn of the event loop after which it starts no further requests. */
 const turnMsMax = 15;
 const handledMaxDefault = 256;
 
-/** Requests beyond the limits are handled in later turns of the event loop; peer addresses take turns. */
+/** Wraps a request handler. Requests beyond the limits wait for later turns of the event loop, and peers take turns. */
 export function boundTurns<Request>(
   handle: (request: Request) => void,
   addressOf: (request: Request) => string | undefined,
   handledMax = handledMaxDefault,
 ): (request: Request) => void {
-  // From this number on, the end of the turn is awaited. A listener that is not busy does not pay for that.
+  // Number of requests from which the end of the turn is awaited. A listener that is not busy avoids this cost.
   const watchedFrom = handledMax / 4;
-  // Waiting requests that start in one turn. It is low, because work after their first await is not measured here.
+  // Number of waiting requests that start in one turn. It is low, because work after their first await is not measured.
   const resumedMax = Math.max(2, handledMax / 16);
   let handled = 0;
-  /** When the turn's first request started, or when the turn was last given more time. */
+  /** Time when the turn's first request started, or when the turn was last granted more time. */
   let sinceMs = 0;
   const waiting = new TurnQueue<Request>();
   let isPlanned = false;
@@ -37,7 +37,7 @@ export function boundTurns<Request>(
       if (request === undefined) break;
       handle(request);
     }
-    // Also needed if the system suspended this thread before the first request: otherwise nothing plans the next turn.
+    // Plan even if no request was handled, because the system may have suspended this thread before the first one.
     if (handled > 0 || waiting.size > 0) plan();
   };
   const isOver = (): boolean => {
@@ -46,7 +46,7 @@ export function boundTurns<Request>(
     if (handled >= watchedFrom) plan();
     if (nowMs - sinceMs <= turnMsMax) return false;
     if (isPlanned) return true;
-    // A new turn may just have begun, so grant the time once more.
+    // A new turn may just have started, so grant the time once more.
     sinceMs = nowMs;
     plan();
     return false;

@@ -1,7 +1,7 @@
 /**
- * Serves health, readiness and metrics on a separate listener, because every route on a stack host needs a key. No request
- * may end the process. `/livez` answers while the process lives, `/readyz` answers 200 while it should receive traffic
- * (`?verbose` lists the checks; `?reads` asks about read-only traffic), and `/metrics` uses Prometheus's text format.
+ * Serves health, readiness and metrics on a listener of their own, because all routes on a stack host need a key. No request
+ * may end the process. `/livez` responds while the process lives. `/readyz` returns 200 while the process should receive
+ * traffic (`?verbose` lists the checks, `?reads` considers read-only traffic). `/metrics` uses Prometheus's text format.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Registry } from 'prom-client';
@@ -14,9 +14,9 @@ import type { Certificate } from './tls.ts';
 export interface Check {
   readonly name: string;
   readonly ok: boolean;
-  /** Detail shown by `?verbose`. It must not contain secrets. */
+  /** Detail that `?verbose` shows. It must not contain secrets. */
   readonly detail?: string;
-  /** False if the check is ignored for `?reads`. */
+  /** Whether the check counts for `?reads`, which is the default. */
   readonly countsForReads?: boolean;
 }
 
@@ -30,12 +30,12 @@ export interface HealthOptions extends ListenAddress {
   readonly metrics: Registry;
   readonly connections: Connections;
   readonly certificate?: Certificate | undefined;
-  /** Handles further paths. Resolves to false for paths that it does not know. */
+  /** Handler for additional paths. Resolves to false if it does not know the path. */
   readonly route?: ((request: IncomingMessage, response: ServerResponse) => Promise<boolean>) | undefined;
 }
 
 const requestTimeoutMs = 10_000;
-/** Requests handled in one turn of the event loop. */
+/** Maximum number of requests handled in one turn of the event loop. */
 const handledMax = 32;
 
 export async function startHealthServer(options: HealthOptions): Promise<HealthServer> {
@@ -63,11 +63,11 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
   };
 }
 
-/** Renders the metrics once for all requests of one turn of the event loop, because it takes some milliseconds. */
+/** Renders the metrics once for all requests in one turn of the event loop, because it takes some milliseconds. */
 function scraper({ metrics }: HealthOptions): () => Promise<string> {
   let text: Promise<string> | undefined;
   const written = async (): Promise<string> => {
-    // Label values may contain names that others chose. The text format doubles a backslash in them.
+    // Double the backslashes in label values, as the text format requires. Values may contain names chosen by others.
     const texts = await Promise.all(
       metrics.getMetricsAsArray().map(({ name }) => writtenAlone(metrics, name)),
     );
@@ -84,7 +84,7 @@ function scraper({ metrics }: HealthOptions): () => Promise<string> {
   };
 }
 
-/** Renders one metric. If it fails, for example for lack of a file descriptor, the others are not affected. */
+/** Renders one metric separately. If it fails, for example for lack of a file descriptor, the others still appear. */
 async function writtenAlone(metrics: Registry, name: string): Promise<string> {
   try {
     return await metrics.getSingleMetricAsString(name);
@@ -93,7 +93,7 @@ async function writtenAlone(metrics: Registry, name: string): Promise<string> {
   }
 }
 
-/** Answers a request, whose target may be anything but a URL. Rejects if a check or a metric throws. */
+/** Answers a request, whose target may not be a valid URL. Rejects if a check or a metric throws. */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,

@@ -1,7 +1,7 @@
-/** Detects ambiguous HTTP requests. Every listener refuses them before anything else (RFC 9112, 3.2). */
+/** Detects ambiguous HTTP requests, which every listener refuses before doing anything else (RFC 9112, 3.2). */
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** The parts of a request head that are checked. */
+/** Parts of a request's head that are checked. */
 interface FaultyHead {
   readonly url?: string | undefined;
   readonly httpVersion: string;
@@ -9,7 +9,7 @@ interface FaultyHead {
   readonly rawHeaders: readonly string[];
 }
 
-/** Describes the fault of a request head in a sentence; undefined if it has none. */
+/** Describes the fault of a request's head in a sentence. Returns undefined if there is none. */
 export function httpFault(request: FaultyHead): string | undefined {
   if (!request.url?.startsWith('/')) return 'The request target must be a path.';
   const { rawHeaders } = request;
@@ -19,7 +19,7 @@ export function httpFault(request: FaultyHead): string | undefined {
   const version = request.httpVersion;
   if (version !== '1.1' && version !== '1.0') return 'Use HTTP/1.1.';
   if (version === '1.1' && hosts === 0) return 'The request has no Host header.';
-  // RFC 9112 (6.1) recommends 501 for an unknown coding. The registry of refusals has no such kind, so the status is 400.
+  // RFC 9112 (6.1) recommends 501 for an unknown coding. The service has no refusal with this status, so it uses 400.
   const coding = request.headers['transfer-encoding'];
   if (coding !== undefined && (coding.trim().toLowerCase() !== 'chunked' || version === '1.0'))
     return 'The Transfer-Encoding header must be "chunked", in HTTP/1.1.';

@@ -1,14 +1,14 @@
-/** A GET between processes over node:http, which is already loaded; loading undici costs as much as two bare processes. */
+/** Sends GET requests between processes through node:http. Loading undici would cost as much as two bare processes. */
 import { get, type IncomingMessage } from 'node:http';
 import { get as getOverTls } from 'node:https';
 
 export interface GetOptions {
   readonly headers: Readonly<Record<string, string>>;
-  /** Timeout until the whole head of the response has arrived, in ms. */
+  /** Time limit in ms for the response's head to arrive completely. */
   readonly headMs: number;
-  /** Longest pause between two pieces of the body, in ms. */
+  /** Longest allowed pause in ms between two pieces of the body. */
   readonly silentMs: number;
-  /** Aborts the whole exchange. */
+  /** Aborts the request, or the reading of its response. */
   readonly signal: AbortSignal;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Creates the HTTP server of every listener, with the same limits: timeouts (TLS handshake, headers, request, clients that do
- * not read), header size, connections and pipelined requests. It also reloads renewed certificates.
+ * Creates the HTTP servers of all listeners with equal limits: timeouts (for TLS handshakes, headers, requests and clients
+ * that do not read), header size, number of connections and pipelined requests. It also reloads renewed certificates.
  */
 import {
   createServer,
@@ -20,7 +20,7 @@ import { boundPipelining, mayRefuse } from './pipelining.ts';
 import type { Certificate } from './tls.ts';
 import { waits } from './waits.ts';
 
-/** Largest header block in bytes. It can be small because prompts belong in bodies. */
+/** Maximum size of a request's headers in bytes. It can be small because prompts belong in bodies. */
 export const headerBytesMax = 16 * 1024;
 
 type BadHttp = (request: IncomingMessage, response: ServerResponse, fault: string) => void;
@@ -29,33 +29,33 @@ export interface HttpServerOptions {
   readonly name: ListenerName;
   readonly connections: Connections;
   readonly certificate?: Certificate | undefined;
-  /** Timeout of the headers and of the TLS handshake, in ms. */
+  /** Time limit in ms for receiving the headers, and for the TLS handshake. */
   readonly headersTimeoutMs: number;
-  /** Timeout of the whole request including its body, in ms. */
+  /** Time limit in ms for receiving a whole request, including its body. */
   readonly requestTimeoutMs: number;
   readonly keepAliveTimeoutMs?: number;
-  /** Longest time for which a client may read nothing of its response, in ms. */
+  /** Longest time in ms for which a client may read nothing of its response. */
   readonly stallTimeoutMs?: number;
-  /** Answers a request with an ambiguous head. `fault` describes the fault in a sentence. */
+  /** Answers a request whose head is ambiguous. `fault` describes the problem in a sentence. */
   readonly badHttp: BadHttp;
   /** Maximum number of requests handled in one turn of the event loop. */
   readonly handledMax?: number;
-  /** Whether the handler sends `100 Continue` itself. Otherwise Node sends it at once. */
+  /** Whether the handler sends `100 Continue` itself. Otherwise Node sends it immediately. */
   readonly handlesContinue?: boolean;
-  /** Refuses unparsable input on a connection that owes no response, and closes it. The default response is a bare 400. */
+  /** Responds to unparsable input on a connection without a pending response, and closes it. The default is a bare 400. */
   readonly unreadable?: (error: ParserError, socket: Socket) => void;
 }
 
 export interface ParserError extends Error {
   readonly code?: string;
-  /** The bytes that were read last. */
+  /** Bytes that Node read last. */
   readonly rawPacket?: Buffer;
 }
 
-/** Interval at which Node checks the timeouts, in ms. */
+/** Interval in ms at which Node checks the timeouts. */
 const timeoutCheckMs = 5000;
 const keepAliveTimeoutMsDefault = 5000;
-/** Buffer of unread body bytes, set explicitly because the default differs between Node versions. */
+/** Size in bytes of the buffer for unread body data. It is set explicitly because the default depends on Node's version. */
 const highWaterMarkBytes = 16 * 1024;
 
 export function createHttpServer(options: HttpServerOptions, handle: RequestListener): Server | TlsServer {
@@ -68,7 +68,7 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
     connectionsCheckingInterval: timeoutCheckMs,
     keepAliveTimeout: options.keepAliveTimeoutMs ?? keepAliveTimeoutMsDefault,
     highWaterMark: highWaterMarkBytes,
-    // Node's own refusal has no error envelope, so the head check refuses a missing Host header.
+    // Leave a missing Host header to the head check, because Node's own refusal has no error envelope.
     requireHostHeader: false,
   };
   const handleChecked = checked(handle, options.badHttp);
@@ -81,7 +81,7 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   const server = certificate
     ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, bounded)
     : createServer(settings, bounded);
-  // The head check refuses an unknown expectation, because Node's own 417 has no error envelope.
+  // Leave an unknown expectation to the head check, because Node's own 417 has no error envelope.
   server.on('checkExpectation', bounded);
   if (options.handlesContinue) server.on('checkContinue', bounded);
   const { unreadable = refuseInOneLine } = options;
@@ -93,7 +93,7 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   server.on('connect', (_request: IncomingMessage, socket: Socket) =>
     onUnreadable(new Error('no tunnels'), socket),
   );
-  // Beyond its default, Node silently drops headers, even a second Host. Without a limit (0), headerBytesMax bounds them.
+  // Beyond its default limit, Node silently drops headers, even a second Host. Without one (0), headerBytesMax still applies.
   server.maxHeadersCount = 0;
   server.on(certificate ? 'secureConnection' : 'connection', (socket: Socket) => {
     lingerAtEnd(socket);
@@ -108,7 +108,7 @@ function refuseInOneLine(_error: ParserError, socket: Socket): void {
   writeAndClose(socket, 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
 }
 
-/** Closes a connection whose client has read nothing for `ms` to twice `ms`. Bytes that it sends do not count. */
+/** Closes a connection once its client has read nothing for `ms` to twice `ms`. Data that the client sends does not count. */
 function endUnread(socket: Socket, ms: number): void {
   let before: number | undefined;
   const watch = setInterval(() => {
@@ -119,7 +119,7 @@ function endUnread(socket: Socket, ms: number): void {
   socket.once('close', () => clearInterval(watch));
 }
 
-/** Refuses in plain text, for listeners without an error envelope. */
+/** Refuses a request in plain text. For listeners without an error envelope. */
 export function refuseAsText(_request: IncomingMessage, response: ServerResponse, fault: string): void {
   response.on('error', () => response.destroy());
   response.writeHead(400, { 'content-type': 'text/plain; charset=utf-8' }).end(`${fault}\n`);

@@ -1,23 +1,23 @@
 /**
- * Counts the names and values of a JSON text in one pass, because the cost of parsing grows with them, and a peer can put
- * millions into a few megabytes. If the text is not JSON, the counts are meaningless, and the parser will refuse it.
+ * Counts the names and values in a JSON text in one pass. The cost of parsing grows with them, and a peer can put millions
+ * into a few megabytes. If the text is not JSON, the counts are meaningless, but then the parser will refuse it.
  */
 
 export interface JsonBounds {
-  /** Nesting depth of arrays and objects. */
+  /** Maximum nesting depth of arrays and objects. */
   readonly depth: number;
-  /** Member names (keys) of all objects. */
+  /** Maximum number of member names in all objects. */
   readonly names: number;
-  /** Values of every kind: the root, array elements and member values. */
+  /** Maximum number of values of any kind: the root, array elements and member values. */
   readonly values: number;
-  /** Arrays and objects, which cost more than other values. Defaults to the bound on values. */
+  /** Maximum number of arrays and objects, which cost more than other values. The default is `values`. */
   readonly containers?: number;
 }
 
 export interface JsonCounts {
   readonly names: number;
   readonly values: number;
-  /** The first bound that the text exceeds. */
+  /** First bound that the text exceeds. */
   readonly exceeded: 'depth' | 'names' | 'values' | undefined;
 }
 
@@ -25,7 +25,7 @@ const backslash = 0x5c;
 
 export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
   let names = 0;
-  // The root is one value. Each comma adds one, and so does each array or object that is not empty.
+  // Counts the root. Each comma adds a value, and so does each array or object that is not empty.
   let values = 1;
   let depth = 0;
   let deepest = 0;
@@ -58,7 +58,7 @@ export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
   return { names, values, exceeded: exceeded({ depth: deepest, names, values, containers }, bounds) };
 }
 
-/** Text of an object's array member; undefined if the text has none with that unescaped name. Names must be unique. */
+/** Text of an object's array member, or undefined if there is none with this unescaped name. Names must be unique. */
 export function arrayText(json: string, name: string): string | undefined {
   const quoted = `"${name}"`;
   let depth = 0;
@@ -85,7 +85,7 @@ export function arrayText(json: string, name: string): string | undefined {
   return undefined;
 }
 
-/** Index at which the array of the name that ends at `at` begins; -1 if it is not a name or has another value. */
+/** Returns where the array begins whose name ends at `at`. Returns -1 if it is not a name or its value is not an array. */
 function findArrayEnd(json: string, at: number): number {
   const colon = skipSpace(json, at + 1);
   if (json.charCodeAt(colon) !== 0x3a) return -1;
@@ -106,7 +106,7 @@ function exceeded(found: Required<JsonBounds>, bounds: JsonBounds): JsonCounts['
   return found.values > values || found.containers > containers ? 'values' : undefined;
 }
 
-/** Whether the array or object that closes at `end` is empty. */
+/** Whether the array or object that ends at `end` is empty. */
 function isEmpty(text: string, end: number): boolean {
   let before = end - 1;
   while (isSpace(text.charCodeAt(before))) before -= 1;
@@ -118,7 +118,7 @@ function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
 }
 
-/** Index of the quote that closes the string, or the length of the text if none does. */
+/** Returns the index of the quote that ends the string, or the text's length if the string does not end. */
 export function endOfString(text: string, start: number): number {
   let at = text.indexOf('"', start + 1);
   while (at !== -1) {

@@ -1,17 +1,17 @@
-/** Opens listeners. If one cannot be opened, the error names the next step. */
+/** Opens listeners. If one cannot be opened, the error says what to do. */
 import type { AddressInfo, Server } from 'node:net';
 import { hostname } from 'node:os';
 
 export interface ListenAddress {
   readonly host: string;
-  /** Port number; 0 chooses a free port. */
+  /** Port number. 0 lets the system choose a free port. */
   readonly port: number;
 }
 
-/** Default address of health and metrics, because they reveal more than a caller may know. */
+/** Default address for health and metrics, because they reveal more than callers may know. */
 export const loopback = '127.0.0.1';
 
-/** Names of the options that set a listener's address. */
+/** Names of the command-line options that set a listener's address. */
 export interface AddressFlags {
   readonly bind: string;
   readonly port: string;
@@ -30,10 +30,10 @@ export function listen(server: Server, address: ListenAddress, flags: AddressFla
   });
 }
 
-/** System error codes for an invalid address, or for an address that this machine does not have. */
+/** System error codes that mean an invalid address, or one that this machine does not have. */
 const noAddress = new Set(['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN', 'EAI_FAIL', 'EAFNOSUPPORT', 'EINVAL']);
 
-/** Turns the system's error into one that names the next step and the option in `flags`. */
+/** Converts a system error to one that says what to do and mentions the option in `flags`. */
 export function listenError(error: unknown, address: ListenAddress, flags: AddressFlags): unknown {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   const where = `${address.host}:${address.port}`;
@@ -52,7 +52,7 @@ export function listenError(error: unknown, address: ListenAddress, flags: Addre
   return error;
 }
 
-/** URL `http://host:port` by which a client on this machine reaches the listener. */
+/** Returns the URL `http://host:port` at which a client on this machine reaches the listener. */
 export function listenerUrl(
   address: { readonly address: string; readonly port: number },
   tls = false,
@@ -62,8 +62,8 @@ export function listenerUrl(
 }
 
 /**
- * Address at which others reach a listener at `url`. `advertised` is a base URL, or a host to combine with the scheme and
- * port. Without it, this machine's host name replaces a wildcard address.
+ * Returns the URL at which other machines reach a listener at `url`. `advertised` is a base URL, or a host to be combined
+ * with the listener's scheme and port. Without it, this machine's host name replaces a wildcard address.
  */
 export function advertisedUrl(url: string, advertised?: string): string {
   if (advertised?.includes('://')) return advertised;

@@ -1,5 +1,5 @@
 /**
- * The log of a process on stderr: JSON lines, or readable ones on a terminal. Callers never pass keys, prompts or answers.
+ * Writes a process's log to stderr: JSON lines, or readable text on a terminal. Keys, prompts and answers are never logged.
  */
 import { type LogFn, type Logger as PinoLogger, pino } from 'pino';
 import { type LogLevel, type LogText, logTextCode } from '../../schemas/records/log-events.ts';
@@ -11,21 +11,21 @@ interface Line<Level extends LogLevel> {
   (text: LogText<Level>): void;
 }
 
-/** A logger whose levels accept only their texts from schemas/records/log-events.ts. */
+/** A logger whose methods accept only the texts that schemas/records/log-events.ts defines for their level. */
 export type Logger = { readonly [Level in LogLevel]: Line<Level> } & Pick<
   PinoLogger,
   'isLevelEnabled' | 'levels'
 >;
 
 type Fault = 'warn' | 'error' | 'fatal';
-/** A logger with only the methods that most parts need. */
+/** A logger with only some levels, by default those for faults. */
 export type LineLogger<Levels extends LogLevel = Fault> = {
   readonly [Level in Levels]: (fields: object, text: LogText<Level>) => void;
 };
 
 const redact = ['*.authorization', '*["x-api-key"]', '*.value', '*.token', 'authorization', 'value', 'token'];
 
-/** A line on its way to the thread that owns the log. */
+/** A log line that is sent to the thread that owns the log. */
 export type LoggedLine<Level extends Fault = Fault> = {
   [Each in Level]: { readonly level: Each; readonly fields: object; readonly text: LogText<Each> };
 }[Level];
@@ -47,10 +47,10 @@ export function createLogger(name: string, level: string): Logger {
   return pino({ ...options, transport: target });
 }
 
-/** Whether repeated lines are limited: levels that report a fault without ending the process (40 warn, 60 fatal). */
+/** Whether repeated lines of a level are limited: faults that do not end the process, from 40 (warn) to below 60 (fatal). */
 const isLimited = (level: number): boolean => level >= 40 && level < 60;
 
-/** Adds the line's event code to its fields, and writes a fault with identical fields at most once a minute. */
+/** Returns a hook that adds an event code to each line, and writes faults with equal fields at most once a minute. */
 export function lineHook(
   repeated = new RepeatedLines(),
 ): (this: PinoLogger, args: Parameters<LogFn>, method: LogFn, level: number) => void {
@@ -69,11 +69,11 @@ export function lineHook(
 
 export interface AccessLog {
   isEnabled(): boolean;
-  /** Writes one line of level info. Undefined fields are omitted; at least one field must be defined. */
+  /** Writes one line at level info. Undefined fields are omitted, and at least one field must be defined. */
   write(fields: object, text: LogText<'info'>): void;
 }
 
-/** An access log that writes each request to the process log at once. */
+/** Returns an access log that writes each request to the process log immediately. */
 export function accessLogIn(logger: Logger): AccessLog {
   return {
     isEnabled: () => logger.isLevelEnabled('info'),
@@ -82,7 +82,7 @@ export function accessLogIn(logger: Logger): AccessLog {
 }
 
 /**
- * Returns a function that buffers lines and writes them within 50 ms, or once half of the buffer is used. The caller never
+ * Returns a function that buffers lines. They are written within 50 ms, or once half of the buffer is full. The caller never
  * waits. Lines that do not fit are dropped and counted. The buffer is written at exit, and lost only if a signal kills the
  * process.
  */
@@ -100,20 +100,20 @@ export function bufferedLines(
     minLength: bytesMax / 2,
     maxWrite: bytesMax,
     maxLength: bytesMax,
-    // An ending process does not wait for a reader that has stopped reading.
+    // Do not retry while the process exits, because whoever reads the output may have stopped reading.
     retryEAGAIN: () => !isEnding,
   });
   destination.on('drop', () => {
     dropped += 1;
   });
-  // The destination's own periodic flush would wake an idle process twenty times a second.
+  // Schedule flushes here. The destination's own timer would wake an idle process twenty times per second.
   let isScheduled = false;
   const flushSoon = (): void => {
     if (isScheduled) return;
     isScheduled = true;
     setTimeout(() => {
       isScheduled = false;
-      // Without a callback, because a flush with one also calls fsync.
+      // Pass no callback, because with one the flush also calls fsync.
       destination.flush();
     }, 50).unref();
   };
@@ -122,22 +122,22 @@ export function bufferedLines(
   destination.on('drain', () => {
     if (dropped > 0) onDropped(dropped);
     dropped = 0;
-    // A write that began earlier may have left the newest lines in the buffer.
+    // Flush again, because a write that started earlier may have left the newest lines in the buffer.
     if (drainedLines !== lines) flushSoon();
     drainedLines = lines;
   });
-  // The next flush retries a failed write.
+  // Retry a failed write with the next flush.
   destination.on('error', flushSoon);
   process.prependOnceListener('exit', () => {
     isEnding = true;
     try {
       destination.flushSync();
     } catch {
-      // Nobody reads the output any more.
+      // Ignore the error, because nobody reads the output any longer.
     }
     destination.destroy();
   });
-  // The type of `write` allows only strings, but this content mode accepts buffers, which take a quarter of the time.
+  // The type of `write` allows only strings, but here it accepts buffers, which take a quarter of the time.
   return (line) => {
     destination.write(Buffer.from(line) as unknown as string);
     lines += 1;
@@ -146,9 +146,9 @@ export function bufferedLines(
 }
 
 /**
- * An access log in the process log's format without redaction, written within 50 ms without delaying a request. Its fields
- * are a fixed list of ids, names, numbers and fixed texts (schemas/records/request-record.ts). Each line is serialised in one
- * call, because pino's serialisation takes a tenth of a request's cost.
+ * Returns an access log in the process log's format. It writes within 50 ms, without delaying requests and without redaction.
+ * Its fields are a fixed list of ids, names, numbers and fixed texts (schemas/records/request-record.ts). Each line is
+ * serialised in one call, because serialising it with pino takes a tenth of a request's cost.
  */
 export function createAccessLog(logger: Logger, name: string): AccessLog {
   if (process.stderr.isTTY) return accessLogIn(logger);

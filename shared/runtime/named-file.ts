@@ -1,4 +1,4 @@
-/** Opens files that a person names: only regular ones of bounded size, because a pipe may block and a device never ends. */
+/** Opens files that a user names. They must be regular and bounded, because a pipe may block and a device never ends. */
 import {
   closeSync,
   constants,
@@ -9,21 +9,21 @@ import {
   readSync,
 } from 'node:fs';
 
-/** The path is not a regular file or the file is too large. The message says what was found. */
+/** Thrown if the path is not a regular file or the file is too large. The message says what was found. */
 export class NoRegularFile extends Error {
   override readonly name = 'NoRegularFile';
 }
 
 export interface NamedFileOptions {
-  /** Set it for a folder in which others may write, because a link could lead out of the folder. */
+  /** Whether to refuse symbolic links. Use it in folders that others can write to, because a link could lead elsewhere. */
   readonly refuseLinks?: boolean;
   readonly bytesMax?: number;
 }
 
-/** Path that a shell substitutes for `<(command)`. The pipe is already open, so opening it does not wait for a writer. */
+/** Matches the path that a shell passes for `<(command)`. That pipe is already open, so reading it does not block. */
 const openPipe = /^\/(?:dev|proc\/self)\/(?:fd\/\d+|stdin)$/;
 
-/** Opens a descriptor, which the caller must close. Throws NoRegularFile or the system's error. */
+/** Opens a file. The caller must close the descriptor. Throws NoRegularFile or the system's error. */
 function openNamed(path: string, options: NamedFileOptions = {}): number {
   const { refuseLinks = false, bytesMax = Number.POSITIVE_INFINITY } = options;
   const links = refuseLinks ? constants.O_NOFOLLOW : 0;
@@ -48,7 +48,7 @@ function openUnlessLink(path: string, flags: number): number {
   }
 }
 
-/** Reads the whole file. Throws NoRegularFile, also if it is larger than `bytesMax`, or the system's error. */
+/** Reads a whole file. Throws NoRegularFile, also if the file is larger than `bytesMax`, or the system's error. */
 export function readNamed(path: string, bytesMax: number, options: NamedFileOptions = {}): Buffer {
   const descriptor = openNamed(path, { ...options, bytesMax });
   try {

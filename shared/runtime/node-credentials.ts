@@ -1,4 +1,4 @@
-/** Credentials of nodes by name, from `HEADGATE_NODE_CREDENTIAL_<NAME>` or a folder's files. Each use reads them again. */
+/** Credentials of nodes by name, from `HEADGATE_NODE_CREDENTIAL_<NAME>` or files in a folder. Each use reads them again. */
 import { join } from 'node:path';
 import { textOfNamed } from './named-file.ts';
 import { readProtectedSetting } from './secrets.ts';
@@ -8,7 +8,7 @@ const prefix = 'HEADGATE_NODE_CREDENTIAL_';
 
 export type CredentialSource = (name: string) => string | undefined;
 
-/** Throws SecretUnusable if a credential in the environment is blank. */
+/** Returns a function that reads a credential by name. Throws SecretUnusable if one in the environment is blank. */
 export function nodeCredentials(
   folder: string | undefined,
   from: Environment = environment,
@@ -19,7 +19,7 @@ export function nodeCredentials(
     if (!/^[A-Za-z0-9_]{1,64}$/.test(name)) return undefined;
     const fromEnvironment = readProtectedSetting(prefix + name.toUpperCase(), from);
     const value = fromEnvironment ?? (folder === undefined ? undefined : readIfPresent(join(folder, name)));
-    // Accepts only characters that a header line can contain. The inference server limits the length.
+    // Accept only characters that a header line may contain. The inference server limits the length.
     return value !== undefined && /^[\x20-\x7e]+$/.test(value) ? value : undefined;
   };
 }

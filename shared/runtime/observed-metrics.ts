@@ -1,7 +1,7 @@
-/** Metrics whose values live elsewhere and are read at each scrape. */
+/** Metrics whose values are stored elsewhere and read at each scrape. */
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** Pairs of a label value and its number. */
+/** Pairs of a label's value and the number for it. */
 type Series = Iterable<readonly [string, number]>;
 
 export class ObservedMetrics {
@@ -30,7 +30,7 @@ export class ObservedMetrics {
     });
   }
 
-  /** Registers a counter. `read` returns its total since the start. */
+  /** Registers a counter. `read` returns the total since the process started. */
   counter(name: string, help: string, read: () => number): void {
     new Counter({
       ...{ name, help, registers: this.#registers },
@@ -41,7 +41,7 @@ export class ObservedMetrics {
     });
   }
 
-  /** Registers a counter with one label. `read` returns the totals since the start. */
+  /** Registers a counter with one label. `read` returns the totals since the process started. */
   counters(name: string, help: string, label: string, read: () => Series): void {
     new Counter({
       ...{ name, help, labelNames: [label], registers: this.#registers },

@@ -1,6 +1,6 @@
 /**
- * Tracks how many files and sockets this process may open, and detects when it has run out. A connection that fails for lack
- * of a file descriptor says nothing about its peer.
+ * Knows how many files and sockets this process may open, and detects when it has run out. If a connection fails for lack of
+ * a file descriptor, this says nothing about its peer.
  */
 import { readFileSync } from 'node:fs';
 import { Counter, type Registry } from 'prom-client';
@@ -9,15 +9,15 @@ import type { Check } from './health-server.ts';
 import type { LineLogger } from './logger.ts';
 import { RateLimitedLine } from './rate-limited-line.ts';
 
-/** Error codes that are this machine's fault; a connection that fails with any other code is its peer's fault. */
+/** Error codes that mean a lack of file descriptors on this machine. Any other code is attributed to the peer. */
 const ownCodes: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
-/** Files that are not available for client connections, because databases, the log and nodes need them. */
+/** Number of file descriptors that client connections may not use, because databases, the log and nodes need them. */
 const reserveMin = 128;
 const reserveShare = 1 / 4;
-/** Time after the last failure for which this process counts as short of files, in ms. */
+/** Time in ms after the last failure for which this process counts as short of file descriptors. */
 const shortMs = 10_000;
 
-/** Soft limit of open files, which Node raises to the hard limit at start; undefined if the machine does not state it. */
+/** Maximum number of open files, which Node raises to the hard limit at start. undefined if the system does not report it. */
 export function openFilesMax(): number | undefined {
   try {
     const max = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1];
@@ -27,7 +27,7 @@ export function openFilesMax(): number | undefined {
   }
 }
 
-/** Number of connections that a listener may accept, at most the configured number. */
+/** Number of connections that a listener may accept. It is the configured number or less. */
 export function connectionsWithin(asked: number, filesMax = openFilesMax()): number {
   if (filesMax === undefined) return asked;
   const reserve = Math.max(reserveMin, Math.ceil(filesMax * reserveShare));
@@ -38,7 +38,7 @@ export function isOutOfFiles(error: unknown): boolean {
   return ownCodes.has(errorCode(error) ?? '');
 }
 
-/** Connections that this process could not open for lack of a file descriptor. */
+/** Detects connections that this process could not open for lack of a file descriptor. */
 export class FileShortage {
   readonly #failures: Counter;
   readonly #line: RateLimitedLine;

@@ -1,34 +1,34 @@
 /**
- * Starts a listener's connections at a bounded rate, because anyone can open any number, and each costs a handshake, a parser
- * and a request. Peer addresses take turns, and one with many waiting connections leaves room.
+ * Limits the rate at which a listener starts new connections, because anyone can open any number and each costs a handshake,
+ * a parser and a request. Peer addresses take turns, and an address with many waiting connections must leave room for others.
  */
 import type { Server, Socket } from 'node:net';
 import { RateLimit } from './rate-limit.ts';
 import { TurnQueue } from './turn-queue.ts';
 
 export interface Pace {
-  /** Whether a connection may start at once, without being counted. */
+  /** Whether a connection may start immediately and does not count. */
   readonly isExempt: (address: string | undefined) => boolean;
-  /** Response to a connection for which there is no room. It is not sent over TLS. */
+  /** Returns the response to a connection for which there is no room. It is not sent over TLS. */
   readonly answer: () => string;
   readonly monotonicMs?: (() => number) | undefined;
 }
 
 const rate = { perSecond: 100, burst: 16 };
-/** Maximum number of waiting connections. */
+/** Maximum number of connections that wait to be started. */
 const waitingMax = 512;
-/** Share of the remaining room that one address may use, so that some always remains for addresses with few connections. */
+/** Part of the remaining room that one address may use, so that addresses with few connections always find some. */
 const shareOfRoom = 1 / 4;
-/** Time between two checks while connections wait, in ms. */
+/** Time in ms between two checks while connections are waiting. */
 const lookMs = 10;
 
 interface Paced extends Omit<Pace, 'answer'> {
   readonly peerPrefix: (address: string | undefined) => string;
-  /** Closes a connection for which there is no room, or no longer room. */
+  /** Closes a connection for which there is no room, even if it was waiting already. */
   readonly refuse: (socket: Socket) => void;
 }
 
-/** Paces a server's connections. Call it before the server listens and before other `connection` listeners are added. */
+/** Limits the rate of a server's new connections. Call it before `listen` and before adding `connection` listeners. */
 export function paceConnections(server: Server, paced: Paced): void {
   const { monotonicMs = () => performance.now() } = paced;
   const limit = new RateLimit(rate, monotonicMs());
@@ -54,7 +54,7 @@ export function paceConnections(server: Server, paced: Paced): void {
     lookSoon();
   };
   server.removeAllListeners('connection');
-  // `net.createServer` has this option, but HTTP servers do not pass it on.
+  // Set the option here, because HTTP servers do not pass it on to `net.createServer`.
   Object.assign(server, { pauseOnConnect: true });
   server.on('connection', (socket: Socket) => {
     if (paced.isExempt(socket.remoteAddress)) return start(socket);
@@ -66,7 +66,7 @@ export function paceConnections(server: Server, paced: Paced): void {
   });
 }
 
-/** Whether a peer may wait. In a full room, a newcomer replaces the newest connection of the peer with most. */
+/** Whether the peer's connection may wait. If the room is full, it may replace the newest one of the peer with the most. */
 function makeRoom(waiting: TurnQueue<Socket>, peer: string, refuse: Paced['refuse']): boolean {
   const count = waiting.countOf(peer);
   if (count < (waitingMax - waiting.size) * shareOfRoom) return true;

@@ -1,9 +1,9 @@
-/** Module state with timers, such as a ticker. A process has one of each, although a simulation runs several processes. */
+/** State that exists once per process, such as a ticker. A simulation runs several processes, so it is not module state. */
 
 /** Identifies the process. Only a simulation replaces it. */
 export const processScope: { current: object } = { current: {} };
 
-/** Returns a function that returns this process's value, which it creates on first use. */
+/** Returns a function that returns this process's value. The value is created on first use. */
 export function perProcess<Value>(create: () => Value): () => Value {
   const values = new WeakMap<object, Value>();
   return () => {

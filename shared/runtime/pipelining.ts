@@ -1,19 +1,19 @@
-/** Limits one connection's pipelined requests. Node would start up to two thousand in one turn and delay all other peers. */
+/** Limits pipelined requests per connection. Node would start up to two thousand in one turn and delay all other peers. */
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Maximum number of pending responses. Most HTTP/1.1 clients wait for each response; the others send few ahead. */
+/** Maximum number of pending responses per connection. Most HTTP/1.1 clients send only one request at a time, others few. */
 export const pipelinedMax = 32;
 
 const owed = Symbol('answers that are owed, in the order of their requests');
 
-/** A socket with its pending responses. A property is cheaper than a WeakMap for the garbage collector. */
+/** A socket that stores its pending responses. A property costs the garbage collector less than a WeakMap. */
 interface OwingSocket extends Socket {
-  /** Pending responses in request order; almost always one. */
+  /** Pending responses in the order of their requests. There is almost always just one. */
   [owed]?: ServerResponse[];
 }
 
-/** Closes a connection at the first request beyond the limit. The rest of the chunk is not read. */
+/** Wraps a request handler. Closes the connection at the first request beyond the limit, and does not read any more of it. */
 export function boundPipelining(handle: RequestListener): RequestListener {
   return (request, response) => {
     const socket: OwingSocket = request.socket;
@@ -25,7 +25,7 @@ export function boundPipelining(handle: RequestListener): RequestListener {
     }
     socket[owed].push(response);
     response.on('close', onClose);
-    // After the last response, requests are only counted, because Node keeps each one until the connection ends.
+    // Only count requests after the last response, because Node keeps each one until the connection ends.
     if (!socket.writableEnded) handle(request, response);
   };
 }
@@ -38,8 +38,8 @@ function onClose(this: ServerResponse): void {
 }
 
 /**
- * Whether unparsable input may be answered with a refusal: only if no response is pending, or only the one to the request
- * whose body is broken. Otherwise the client would mistake the refusal for a pending response.
+ * Whether unparsable input may be answered with a refusal. This holds if no response is pending, or only the one to the
+ * request whose body is broken. Otherwise the client would take the refusal for a response to an earlier request.
  */
 export function mayRefuse(socket: OwingSocket): boolean {
   const all = socket[owed] ?? [];
@@ -49,7 +49,7 @@ export function mayRefuse(socket: OwingSocket): boolean {
   const last = all.findLast(({ req: { complete } }) => complete);
   if (last === undefined) socket.destroy();
   else if (last.listenerCount('close', endSocket) === 0) {
-    // Otherwise the client would send its next request on a connection that is about to end.
+    // Tell the client not to send another request, because the connection is about to end.
     if (!last.headersSent) last.setHeader('connection', 'close');
     last.once('close', endSocket);
   }

@@ -1,4 +1,4 @@
-/** Metrics of resources that can run out without any request: the certificate and the disk. */
+/** Metrics of resources that can run out even without requests: the certificate's validity and the disk. */
 import { statfs } from 'node:fs/promises';
 import type { Registry } from 'prom-client';
 import { wallClockMs } from './clock.ts';

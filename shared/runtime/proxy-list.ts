@@ -1,4 +1,4 @@
-/** Addresses of the proxies in front of a listener. */
+/** Addresses of the trusted proxies in front of a listener. */
 import { BlockList, isIP, isIPv4 } from 'node:net';
 
 interface Range {
@@ -7,7 +7,7 @@ interface Range {
   readonly family: 'ipv4' | 'ipv6';
 }
 
-/** Parses addresses and CIDR ranges of proxies whose `X-Forwarded-For` is trusted. Throws if one is invalid. */
+/** Parses the addresses and CIDR ranges of proxies whose `X-Forwarded-For` header is trusted. Throws if one is invalid. */
 export function proxyList(ranges: readonly string[]): BlockList {
   const list = new BlockList();
   for (const text of ranges) {

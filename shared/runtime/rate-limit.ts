@@ -1,4 +1,4 @@
-/** Token bucket: allows `burst` at once, then `perSecond`. Refuses the excess; never delays. The default cost is 1. */
+/** A token bucket. It allows `burst` at once, then `perSecond`, and refuses any excess. The default cost is 1. */
 
 export interface RateLimitSize {
   readonly burst: number;
@@ -10,14 +10,14 @@ export class RateLimit {
   #tokens: number;
   #filledMs: number;
 
-  /** `nowMs` is monotonic in all methods. */
+  /** In all methods, `nowMs` is a monotonic time. */
   constructor(size: RateLimitSize, nowMs = performance.now()) {
     this.#size = size;
     this.#tokens = size.burst;
     this.#filledMs = nowMs;
   }
 
-  /** Returns true and counts the event if it is allowed now. */
+  /** Counts an event and returns true, or returns false if the event is not allowed now. */
   tryAcquire(nowMs = performance.now(), cost = 1): boolean {
     const { burst, perSecond } = this.#size;
     this.#tokens = Math.min(burst, this.#tokens + ((nowMs - this.#filledMs) / 1000) * perSecond);
@@ -27,7 +27,7 @@ export class RateLimit {
     return true;
   }
 
-  /** Counts an event that cannot be refused, so that later ones wait longer. */
+  /** Counts an event that has already happened, so that later ones must wait longer. */
   charge(cost: number): void {
     this.#tokens = Math.max(-this.#size.burst, this.#tokens - cost);
   }

@@ -1,14 +1,14 @@
-/** Aggregates frequent events into one log line per interval, which has the counts by cause since the last line. */
+/** Combines frequent events into one log line per interval, with the counts by cause since the previous line. */
 
 export class RateLimitedLine {
-  /** Counts since the start, used by metrics. */
+  /** Number of events by cause since the process started. Metrics read it. */
   readonly totals = new Map<string, number>();
   readonly #unlogged = new Map<string, number>();
   readonly #write: (counts: Record<string, number>) => void;
   readonly #intervalMs: number;
   #timer: NodeJS.Timeout | undefined;
 
-  /** The first event after a quiet interval is logged at once. */
+  /** `write` logs one line. The first event after a quiet interval is logged immediately. */
   constructor(write: (counts: Record<string, number>) => void, intervalMs = 60_000) {
     this.#write = write;
     this.#intervalMs = intervalMs;

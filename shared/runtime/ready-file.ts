@@ -1,4 +1,4 @@
-/** Writes small files that other processes read. Writes are atomic, and only the owner can read the files. */
+/** Writes small files that other processes read. A file is replaced atomically, and only its owner can read it. */
 import { randomUUID } from 'node:crypto';
 import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -7,7 +7,7 @@ export function writeJsonAtomically(path: string, document: unknown): void {
   writeFileAtomically(path, `${JSON.stringify(document, null, 2)}\n`);
 }
 
-/** Writes a new temporary file with an unpredictable name and renames it, so a planted link is not followed. */
+/** Writes a temporary file with an unpredictable name and renames it, so that a planted link is never followed. */
 export function writeFileAtomically(path: string, text: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${randomUUID()}.part`;

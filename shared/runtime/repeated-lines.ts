@@ -1,35 +1,35 @@
 /**
- * Limits identical log lines to one per minute, which also says how many were left out. Otherwise retries during a fault
- * could fill the very disk that is full. The last omitted line is written at the end of its minute, so that the log ends with
- * the current state.
+ * Limits identical log lines to one per minute. Each line says how many were omitted before it. Otherwise retries during a
+ * fault could fill a disk that is already full. The last omitted line is written at the end of its minute, so that the log
+ * ends with the current state.
  */
 import { BoundedMap } from './bounded-map.ts';
 
 const intervalMs = 60_000;
-/** Number of different lines that are remembered. With more in a minute, some are written again. */
+/** Number of different lines that are remembered. If more appear within a minute, some are repeated. */
 const linesMax = 1_000;
-/** Characters of a line that distinguish it from others. */
+/** Number of characters by which lines are compared. */
 const keyMax = 1_000;
 
-/** Writes a line; `leftOut` is the number of identical lines that were left out before it. */
+/** Writes a line. `leftOut` is the number of identical lines omitted since it was last written. */
 type Write = (leftOut: number) => void;
 
 interface Line {
   readonly text: string;
-  /** When the line was last written. */
+  /** Monotonic time in ms when the line was last written. */
   atMs: number;
   leftOut: number;
-  /** When the line was last left out, and the function that would have written it. */
+  /** Monotonic time in ms when the line was last omitted. `write` is the function that would have written it then. */
   lastMs: number;
   write: Write;
 }
 
 export class RepeatedLines {
-  /** Lines in the order in which they were first written. */
+  /** Lines in the order in which they were first seen. */
   readonly #lines = new BoundedMap<string, Line>(linesMax, 'oldest');
   #timer: NodeJS.Timeout | undefined;
 
-  /** Writes a line now, or at the end of its minute if an identical one was written less than a minute ago. */
+  /** Writes a line now. If an identical one was written less than a minute ago, waits until the end of that minute. */
   pass(text: string, fields: object, write: Write): void {
     const key = lineKey(text, fields);
     if (key === undefined) {
@@ -53,10 +53,10 @@ export class RepeatedLines {
     this.#timer = undefined;
     const nowMs = performance.now();
     const waiting = [...this.#lines.values()].filter(({ leftOut }) => leftOut > 0);
-    // A timer may fire a moment early.
+    // Allow 10 ms, because a timer may fire slightly early.
     const isDue = ({ atMs }: Line): boolean => nowMs - atMs >= intervalMs - 10;
     const texts = new Set(waiting.filter(isDue).map(({ text }) => text));
-    // Write all lines of one text together. They may be alternating states, and the last one must be the current state.
+    // Write all lines with the same text together. They may be alternating states, and the last must be the current one.
     const due = waiting.filter(({ text }) => texts.has(text));
     for (const line of due.sort((a, b) => a.lastMs - b.lastMs)) {
       line.write(line.leftOut);
@@ -69,7 +69,7 @@ export class RepeatedLines {
   }
 }
 
-/** Key of a line; undefined if its fields cannot be serialised. */
+/** Returns the key by which lines are compared, or undefined if the fields cannot be serialised. */
 function lineKey(text: string, fields: object): string | undefined {
   try {
     return `${text} ${JSON.stringify(fields, withoutStack)}`.slice(0, keyMax);

@@ -1,10 +1,10 @@
-/** Sleeping, and growing random pauses between retries. Clock and randomness are arguments, so that tests need not wait. */
+/** Sleeps and computes growing random pauses between retries. Time and randomness are arguments, so tests need not wait. */
 
-/** Time and randomness of a process; tests pass their own. */
+/** Source of time and randomness. Tests pass their own. */
 export interface Clock {
   /** Monotonic time in ms. */
   now(): number;
-  /** Resolves after `ms`, or earlier, without an error, when the signal aborts. */
+  /** Resolves after `ms`, or as soon as the signal aborts. Never rejects. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
   /** Random number from 0 (inclusive) to 1 (exclusive). */
   random(): number;
@@ -12,7 +12,7 @@ export interface Clock {
 
 export const systemClock: Clock = { now: () => performance.now(), sleep, random: Math.random };
 
-/** Resolves after `ms`, or earlier, without an error, when the signal aborts. */
+/** Resolves after `ms`, or as soon as the signal aborts. Never rejects. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
@@ -26,7 +26,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Resolves to the result, or to 'late' after the timeout or on abort. A later result is discarded. */
+/** Resolves to the promise's result, or to 'late' after the timeout or on abort. A later result is discarded. */
 export async function within<Result>(
   pending: Promise<Result>,
   timeoutMs: number,
@@ -43,14 +43,14 @@ export async function within<Result>(
 }
 
 export interface BackoffOptions {
-  /** Upper bound of the first pause in ms; it doubles with each further pause. */
+  /** Upper bound in ms of the first pause. The bound doubles with each further pause. */
   readonly minMs: number;
-  /** Longest pause in ms. */
+  /** Upper bound in ms of all pauses. */
   readonly maxMs: number;
   readonly clock?: Clock;
 }
 
-/** Pauses between the attempts of one retried operation. */
+/** Computes the pauses between attempts of an operation that is retried. */
 export class Backoff {
   readonly #options: BackoffOptions;
   readonly #clock: Clock;
@@ -66,7 +66,7 @@ export class Backoff {
     this.#failures = 0;
   }
 
-  /** Waits before the next attempt, for half to all of the current length. Ends early if the signal aborts. */
+  /** Waits for a random time between half and all of the current bound. Ends early if the signal aborts. */
   pause(signal?: AbortSignal): Promise<void> {
     return this.#clock.sleep(this.nextMs(), signal);
   }

@@ -1,20 +1,20 @@
 /**
- * Encrypts texts so that only processes with the same token can read or create them: AES-256-GCM with a key derived from the
- * token. Every replica accepts them, and a new token invalidates all of them.
+ * Encrypts texts with AES-256-GCM so that only processes with the same token can read or create them. The key is derived from
+ * the token. So all replicas accept each other's texts, and a new token invalidates all of them.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import type { z } from 'zod';
 
 const ivBytes = 12;
 const tagBytes = 16;
-/** Longest sealed text that is accepted; longer ones were not sealed here. */
+/** Maximum length of a sealed text that is accepted. Longer texts were not sealed by this code. */
 const textLengthMaxDefault = 2048;
 
 export class Sealer {
   readonly #key: Buffer;
   readonly #textLengthMax: number;
 
-  /** A text that was sealed for one purpose is not accepted for another. */
+  /** `purpose` separates uses of one token: a text sealed for one purpose is not accepted for another. */
   constructor(token: string, purpose: string, textLengthMax = textLengthMaxDefault) {
     this.#textLengthMax = textLengthMax;
     this.#key = Buffer.from(hkdfSync('sha256', token, '', `headgate ${purpose} v1`, 32));
@@ -27,7 +27,7 @@ export class Sealer {
     return Buffer.concat([iv, sealed, cipher.getAuthTag()]).toString('base64url');
   }
 
-  /** Decrypts a text; undefined if this key did not seal it or its content does not match the schema. Never throws. */
+  /** Decrypts a text. Returns undefined if it was not sealed with this key or does not match the schema. Never throws. */
   open<Schema extends z.ZodType>(text: string, schema: Schema): z.output<Schema> | undefined {
     if (text.length > this.#textLengthMax) return undefined;
     const raw = Buffer.from(text, 'base64url');

@@ -1,7 +1,7 @@
-/** Runs long work on an event loop that also serves others. The work is a generator that yields between its pieces. */
+/** Runs long work on an event loop that also serves requests. The work is a generator that yields after each small piece. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** Time after which others get a turn: less than a caller notices, and far more than a turn itself costs. */
+/** Time in ms after which other work gets a turn. Callers do not notice this delay, and a turn costs far less. */
 const sliceMsDefault = 20;
 
 /** Runs the work to its end in one turn of the event loop. */
@@ -12,7 +12,7 @@ export function atOnce<Result>(work: Generator<void, Result>): Result {
   }
 }
 
-/** Runs the work, and gives others a turn whenever `sliceMs` have passed. Its input may change in these turns. */
+/** Runs the work and yields to the event loop after each `sliceMs`. The work's input may change meanwhile. */
 export async function inSlices<Result>(
   work: Generator<void, Result>,
   sliceMs = sliceMsDefault,
@@ -28,8 +28,8 @@ export async function inSlices<Result>(
 }
 
 /**
- * Runs the work in slices on a state that must stay at one position. If the state moves, the work starts again, up to
- * `triesMax` times. Resolves to undefined if the state moved each time.
+ * Runs the work in slices on a state that must not move meanwhile. If it moves, the work starts again, up to `triesMax` times
+ * in total. Resolves to undefined if the state moved each time.
  */
 export async function onOnePosition<Result>(
   of: { readonly seq: number },

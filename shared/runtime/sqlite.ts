@@ -1,11 +1,11 @@
-/** The only file that imports the SQLite driver. It opens databases, checks formats and maps the driver's errors. */
+/** Opens SQLite databases, checks their formats and maps the driver's errors. No other file imports the driver. */
 import { statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type Driver from 'better-sqlite3';
 
 /**
- * Name of the driver's build for this Node version. The older one may crash on Node 24, and the newer one needs Node-API 10,
- * which Node 20 lacks.
+ * Package of the driver to use with this version of Node. The older one may crash on Node 24. The newer one needs Node-API
+ * 10, which Node 20 lacks.
  */
 const driverName =
   Number(process.versions.node.split('.', 1)[0]) >= 24 ? 'better-sqlite3-node-api' : 'better-sqlite3';
@@ -21,34 +21,37 @@ export type Durability = keyof typeof synchronous;
 
 export interface OpenOptions {
   /**
-   * Durability of commits. `full`: a commit is on disk when it returns. `normal`: a crash of the machine may lose the last
-   * commits, but never damages the file. `process`: after a crash of the machine the file must be checked.
+   * Durability of commits.
+   *
+   * - `full`: a commit is on disk when it returns.
+   * - `normal`: a crash of the machine may lose the last commits, but never damages the file.
+   * - `process`: after a crash of the machine, the file must be checked.
    */
   readonly durability: Durability;
   readonly readOnly?: boolean;
-  /** Longest wait of a statement for another process's lock, in ms; 0 if an event loop must never block. */
+  /** Longest time in ms that a statement waits for another process's lock. 0 if the event loop must not block. */
   readonly busyTimeoutMs?: number;
-  /** Size of the page cache in KB. The driver's default is 16 000, but a queue rereads few pages. */
+  /** Size of the page cache in KB. The driver's default is 16 000, but queues seldom read a page twice. */
   readonly cacheKilobytes?: number;
 }
 
-/** The native part of the driver is missing or was built for another version of Node. */
+/** Thrown if the driver's native module is missing or was built for another version of Node. */
 export class NativeModuleMissing extends Error {
   override readonly name = 'NativeModuleMissing';
 }
-/** The file is not a database, or its pages contradict each other. */
+/** Thrown if the file is not a database, or its content is inconsistent. */
 export class DatabaseCorrupt extends Error {
   override readonly name = 'DatabaseCorrupt';
 }
-/** The disk is full or the file cannot be written. The transaction was rolled back. */
+/** Thrown if the disk is full or the file cannot be written. The transaction has been rolled back. */
 export class DatabaseUnwritable extends Error {
   override readonly name = 'DatabaseUnwritable';
 }
-/** The file was written in the format of another version of Headgate. */
+/** Thrown if another version of Headgate wrote the file in another format. */
 export class OtherFormat extends Error {
   override readonly name = 'OtherFormat';
 }
-/** Another process holds the lock. */
+/** Thrown if another process holds the lock. */
 export class DatabaseBusy extends Error {
   override readonly name = 'DatabaseBusy';
 }
@@ -60,7 +63,7 @@ function loadDriver(): typeof Driver {
   return driver;
 }
 
-/** Opens a database file in WAL mode (or `:memory:`). Throws one of the errors above. */
+/** Opens a database file in WAL mode, or `:memory:`. Throws the errors that this file defines. */
 export function openDatabase(path: string, options: OpenOptions): Database {
   try {
     refuseOtherKinds(path);
@@ -71,7 +74,7 @@ export function openDatabase(path: string, options: OpenOptions): Database {
     try {
       if (!options.readOnly && path !== ':memory:') {
         db.pragma('journal_mode = WAL');
-        // Without this, a write-ahead log that is reused would keep its largest size.
+        // Without this limit, SQLite reuses the write-ahead log and never shrinks it.
         db.pragma(`journal_size_limit = ${walBytesKept}`);
       }
       refuseCode(db, path);
@@ -89,7 +92,7 @@ export function openDatabase(path: string, options: OpenOptions): Database {
   }
 }
 
-/** Refuses anything but a regular file, because opening a pipe would wait for its writer. */
+/** Refuses anything but a regular file, because opening a pipe would block until it has a writer. */
 function refuseOtherKinds(path: string): void {
   const found = path === ':memory:' ? undefined : statSync(path, { throwIfNoEntry: false });
   if (found !== undefined && !found.isFile())
@@ -98,7 +101,7 @@ function refuseOtherKinds(path: string): void {
     );
 }
 
-/** Refuses views, triggers and virtual tables, because a first access would run the code of the file's writer. */
+/** Refuses views, triggers and virtual tables, because they could contain code that runs when they are accessed. */
 function refuseCode(db: Database, path: string): void {
   const found = db
     .prepare<[], { type: string; name: string }>(
@@ -108,7 +111,7 @@ function refuseCode(db: Database, path: string): void {
   if (found !== undefined) throw foreignSchema(path, `the ${found.type} ${JSON.stringify(found.name)}`);
 }
 
-/** Throws DatabaseCorrupt unless the file has exactly the tables and indexes of `sql`, because others could change rows. */
+/** Throws DatabaseCorrupt unless the file contains exactly the tables and indexes of `sql`. Others could change rows. */
 export function refuseForeignSchema(db: Database, path: string, sql: string): void {
   const own = ownSchemas.get(sql) ?? expectedSchema(sql);
   ownSchemas.set(sql, own);
@@ -136,7 +139,7 @@ interface SchemaRow {
   readonly columns: string;
 }
 
-/** Columns and definition words of each table and index, without comments and order, which earlier builds changed. */
+/** Returns the words that define each table and index. Ignores comments and order, which earlier builds changed. */
 function readSchema(db: Database): ReadonlyMap<string, string> {
   const rows = db.prepare<[], SchemaRow>(schemaQuery).all();
   return new Map(
@@ -162,16 +165,16 @@ function foreignSchema(path: string, what: string): DatabaseCorrupt {
   return new DatabaseCorrupt(`the schema of ${path} differs from the one that Headgate creates: see ${what}`);
 }
 
-/** Write-ahead logs longer than this are moved into their file. It is short because moving blocks the event loop. */
+/** Size in bytes to which a write-ahead log may grow. It is small, because writing it back blocks the event loop. */
 const walBytesKept = 2 * 1024 * 1024;
-/** Maximum size of a write-ahead log while other connections read. Moving it takes about 12 ms. */
+/** Maximum size in bytes of a write-ahead log while other connections read. Writing it back takes about 12 ms. */
 export const walBytesMax = 16 * 1024 * 1024;
 
 export function walBytes(path: string): number {
   return statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
 }
 
-/** Moves a long write-ahead log into its file. Never waits: pages that others still read stay until a later call. */
+/** Writes a long write-ahead log back to its database. Never waits: pages in use by readers stay until a later call. */
 export function shortenWal(db: Database, path: string): void {
   if (walBytes(path) <= walBytesKept) return;
   const timeoutMs = db.pragma('busy_timeout', { simple: true });
@@ -182,16 +185,16 @@ export function shortenWal(db: Database, path: string): void {
 
 export interface FileFormat {
   readonly version: number;
-  /** Statements that create all tables. */
+  /** SQL that creates all tables. */
   readonly sql: string;
-  /** Statements that upgrade an earlier format to this one, by the earlier version. */
+  /** SQL that upgrades a file of an earlier format, by the earlier version. */
   readonly upgrades?: Readonly<Record<number, string>>;
-  /** Statements that create what files of this version may lack, because earlier builds also open them. */
+  /** SQL that creates what files of this version may lack, because earlier builds of this version did not create it. */
   readonly added?: string;
 }
 
 /**
- * Creates the tables or upgrades an earlier format, in one transaction. Throws OtherFormat if no upgrade exists, and
+ * Creates the tables, or upgrades an earlier format, in one transaction. Throws OtherFormat if there is no upgrade, and
  * DatabaseCorrupt if the file has other tables.
  */
 export function createTables(db: Database, path: string, format: FileFormat): void {
@@ -215,7 +218,7 @@ export function prepare<Row, Parameters extends unknown[] = unknown[]>(
   return db.prepare(sql) as Statement<Parameters, Row>;
 }
 
-/** Takes an exclusive lock. The kernel releases it when this process ends or crashes. Throws DatabaseBusy. */
+/** Locks a file exclusively. The system releases the lock when this process ends or crashes. Throws DatabaseBusy. */
 export function lockFile(path: string): { release(): void } {
   const db = openDatabase(path, { durability: 'normal', busyTimeoutMs: 0 });
   try {
@@ -231,7 +234,7 @@ export function lockFile(path: string): { release(): void } {
 
 const missingCodes = new Set(['ERR_DLOPEN_FAILED', 'MODULE_NOT_FOUND']);
 
-/** Maps the driver's errors to the classes above; other errors pass unchanged. */
+/** Converts the driver's errors to those that this file defines. Returns all other errors unchanged. */
 export function mapSqliteError(error: unknown, path: string): unknown {
   if (!(error instanceof Error)) return error;
   const code = 'code' in error ? String(error.code) : '';

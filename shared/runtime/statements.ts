@@ -1,4 +1,4 @@
-/** Prepared reads over a snapshot's database. Each statement is prepared once per database and does not outlive it. */
+/** Runs read-only queries on a snapshot's database. Each statement is prepared once per database and discarded with it. */
 import type { Database, Statement } from './sqlite.ts';
 import type { SqlValue } from './table-columns.ts';
 
@@ -12,7 +12,7 @@ function prepared<Row>(db: Database, sql: string): Statement<SqlValue[], Row> {
   return statement as Statement<SqlValue[], Row>;
 }
 
-/** Returns all rows. `sql` must be one of a fixed set of texts, because each is cached. `Row` types the columns. */
+/** Returns all rows of a query. `sql` must be from a fixed set of texts, because each is cached. `Row` is the rows' type. */
 export function all<Row>(db: Database, sql: string, ...values: SqlValue[]): Row[] {
   return prepared<Row>(db, sql).all(...values);
 }
@@ -21,7 +21,7 @@ export function first<Row>(db: Database, sql: string, ...values: SqlValue[]): Ro
   return prepared<Row>(db, sql).get(...values);
 }
 
-/** Values of a one-column query. */
+/** Returns the values of a query with one column. */
 export function readColumn<Value extends SqlValue = string>(
   db: Database,
   sql: string,
@@ -30,23 +30,23 @@ export function readColumn<Value extends SqlValue = string>(
   return all<Record<string, Value>>(db, sql, ...values).flatMap((row) => Object.values(row));
 }
 
-/** Result of a `SELECT count(*)`. */
+/** Returns the result of a `SELECT count(*)`. */
 export function count(db: Database, sql: string, ...values: SqlValue[]): number {
   return Object.values(first<Record<string, number>>(db, sql, ...values) ?? {})[0] ?? 0;
 }
 
-/** Converts an optional limit. SQLite reads -1 as "no limit". */
+/** Converts an optional limit for SQL. SQLite treats -1 as unlimited. */
 export function sqlLimit(limit: number | undefined): number {
   return limit ?? -1;
 }
 
-/** Formats a time as RFC 3339 in UTC; null for null and for a time that no date can hold. */
+/** Formats a time as RFC 3339 in UTC. Returns null if the time is null or not a possible date. */
 export function moment(ms: number | null): string | null {
   const date = new Date(ms ?? Number.NaN);
   return Number.isNaN(date.getTime()) ? null : date.toISOString();
 }
 
-/** Returns a copy without the members that are null. */
+/** Returns a copy of the object without members that are null. */
 export function present<Fields extends Record<string, unknown>>(
   fields: Fields,
 ): { [Name in keyof Fields]?: NonNullable<Fields[Name]> } {

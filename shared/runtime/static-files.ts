@@ -1,4 +1,4 @@
-/** The built web pages, read once into memory. A request is a map look-up, so no path can escape the folder. */
+/** Serves the built web pages from memory. A request only looks a file up in a map, so no path can leave the folder. */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
@@ -12,7 +12,7 @@ const types: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
-/** Cache rules for pages, for files with a content digest in their name, and for others, such as the icon. */
+/** Cache rules for pages, for files whose name contains a digest of their content, and for others, such as the icon. */
 const cacheControl = {
   page: 'no-cache',
   named: 'public, max-age=31536000, immutable',
@@ -26,7 +26,7 @@ interface StaticFile {
   readonly bodies: Readonly<Record<'identity' | 'gzip' | 'br', Buffer | undefined>>;
 }
 
-/** Folder of the built pages, next to the compiled code. Processes that run from source use the last build. */
+/** Returns the folder of the built pages. Processes that run from source use the last build. */
 export function builtFolder(name: 'console' | 'play'): string {
   const up = import.meta.url.endsWith('.ts') ? '../../dist' : '../..';
   return fileURLToPath(new URL(`${up}/${name}/`, import.meta.url));
@@ -60,7 +60,7 @@ export class StaticFiles {
     return this.#files.has(path);
   }
 
-  /** Returns a file in the smallest encoding that the client accepts; undefined if the file does not exist. */
+  /** Returns a file in the smallest encoding that the client accepts, or undefined if the file does not exist. */
   find(path: string, headers: IncomingHttpHeaders): StaticAnswer | undefined {
     const file = this.#files.get(path);
     if (!file) return undefined;

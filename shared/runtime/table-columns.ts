@@ -1,10 +1,10 @@
-/** Declarations of table columns, from which SQL and row types are derived. `text<Dialect>()` only narrows the type. */
+/** Declares table columns, from which SQL and row types are derived. In `text<Dialect>()`, the type is only narrowed. */
 export type SqlValue = string | number | Buffer | null;
 
 interface Column<Value extends SqlValue = SqlValue> {
   readonly sql: 'TEXT' | 'INTEGER' | 'BLOB';
   readonly nullable: boolean;
-  /** Exists only in the type; never set. */
+  /** Carries the column's type. It is never set. */
   readonly value?: Value;
 }
 export type Columns = Readonly<Record<string, Column>>;
@@ -27,7 +27,7 @@ export function orNull<Value extends SqlValue>({ sql }: Column<Value>): Column<V
   return { sql, nullable: true };
 }
 
-/** SQL of the columns. SQLite refuses a NULL in columns that are not nullable. */
+/** Returns the SQL that declares the columns. Columns not marked as nullable refuse NULL. */
 export function columnsSql(columns: Columns): string {
   return Object.entries(columns)
     .map(([name, { sql, nullable }]) => `${name} ${sql}${nullable ? '' : ' NOT NULL'}`)
@@ -35,10 +35,10 @@ export function columnsSql(columns: Columns): string {
 }
 
 declare const parsed: unique symbol;
-/** JSON text of a `Value`. Plain text is assignable, so only the reader needs to name the type. */
+/** JSON text of a `Value`. Any string can be assigned to it, so only readers need to state the type. */
 export type JsonColumn<Value> = string & { readonly [parsed]?: Value };
 
-/** Parses a column that this process or an earlier one wrote. */
+/** Parses the JSON in a column that this process or an earlier one wrote. */
 export function parseColumn<Value>(json: JsonColumn<Value>): Value {
   return JSON.parse(json);
 }

@@ -1,25 +1,25 @@
 /**
- * A coarse clock for many waits, instead of a timer for each. It counts only the time in which this process ran, and checks
- * the waits only after sockets were read, so that data which arrived during a stall is handled before a wait can end. A wait
+ * A coarse clock for many waits, which avoids a timer for each. It counts only the time in which this process ran. It checks
+ * the waits only after sockets were read, so that data that arrived during a stall is handled before a wait can end. A wait
  * may end up to one tick late. The timer never keeps a process alive.
  */
 
 export interface Timed {
-  /** Position in the ticker's list, maintained by the ticker; -1 while not waiting. */
+  /** Index in the ticker's list, which the ticker sets. -1 while not waiting. */
   index: number;
-  /** Called at every tick with the ticker's time. */
+  /** Called at every tick with the ticker's current time. */
   tick(nowMs: number): void;
 }
 
-/** Largest delay of a tick that is counted. A tick that is later still was late because this process did not run. */
+/** Largest delay in ms of a tick that is counted. Any further delay means that this process did not run. */
 const lateMsMax = 250;
 
 export class Ticker {
   readonly #tickMs: number;
-  /** Unordered. A Set would keep resizing its hash table, which inflates the heap's old space. */
+  /** Waits in no particular order. A Set would keep resizing its hash table, which inflates the heap's old space. */
   readonly #waiting: Timed[] = [];
   #timer: NodeJS.Timeout | undefined;
-  /** Time counted up to the last tick. */
+  /** Time in ms counted up to the last tick. */
   #countedMs = 0;
   #tickedMs = 0;
 
@@ -27,18 +27,18 @@ export class Ticker {
     this.#tickMs = tickMs;
   }
 
-  /** Number of waits, for tests and metrics. */
+  /** Number of current waits. */
   get size(): number {
     return this.#waiting.length;
   }
 
-  /** Monotonic time in ms, without stalls of this process and without time in which nothing waited. */
+  /** Time in ms that has passed, except while this process stalled or nothing was waiting. */
   get nowMs(): number {
     if (this.#timer === undefined) return this.#countedMs;
     return this.#countedMs + Math.min(performance.now() - this.#tickedMs, this.#tickMs + lateMsMax);
   }
 
-  /** Adds a wait. Idempotent. */
+  /** Adds a wait. Has no effect if it was added already. */
   add(timed: Timed): void {
     if (timed.index >= 0) return;
     timed.index = this.#waiting.push(timed) - 1;
@@ -47,7 +47,7 @@ export class Ticker {
     this.#timer = setInterval(() => this.#tick(), this.#tickMs).unref();
   }
 
-  /** Removes a wait; the last one moves into its position. Idempotent. */
+  /** Removes a wait, and moves the last one to its index. Has no effect if it was removed already. */
   delete(timed: Timed): void {
     if (timed.index < 0) return;
     const last = this.#waiting.pop() as Timed;
@@ -58,12 +58,12 @@ export class Ticker {
     timed.index = -1;
   }
 
-  /** After a stall outside of timers, timers run before sockets are read. setImmediate callbacks run after both. */
+  /** Checks the waits in a setImmediate callback, because after a stall timers may run before sockets are read. */
   #tick(): void {
     const nowMs = this.nowMs;
     this.#countedMs = nowMs;
     this.#tickedMs = performance.now();
-    // Stop the timer here, not when the last wait leaves: most waits are brief, and a timer for each would cost more.
+    // Stop the timer only here. Most waits are brief, and stopping and starting a timer for each would cost more.
     if (this.#waiting.length === 0) {
       clearInterval(this.#timer);
       this.#timer = undefined;
@@ -72,7 +72,7 @@ export class Ticker {
     setImmediate(() => this.#askAll(nowMs));
   }
 
-  /** Iterates from the end: if a wait is removed meanwhile, its position is taken by one that was already called. */
+  /** Goes through the waits backwards. If one is removed meanwhile, its index is taken by one that was already called. */
   #askAll(nowMs: number): void {
     for (let index = this.#waiting.length - 1; index >= 0; index--) this.#waiting[index]?.tick(nowMs);
   }

@@ -1,7 +1,6 @@
 /**
- * The certificate of a process's listeners, and its additional certificate authorities. Both are read again when their files
- * change, and then apply to new connections. An unusable certificate ends the process at start; at a renewal it is only
- * logged.
+ * Loads a process's certificate and its additional certificate authorities. Both are read again when their files change, and
+ * then apply to new connections. An unusable certificate ends a starting process, but a running one only logs it.
  */
 import { X509Certificate } from 'node:crypto';
 import * as nodeTls from 'node:tls';
@@ -10,9 +9,9 @@ import type { Logger } from './logger.ts';
 import { readNamed } from './named-file.ts';
 import { type Renewable, WatchedFiles } from './watched-files.ts';
 
-/** Paths of PEM files. */
+/** Paths of the PEM files with a listener's certificate and key. */
 export interface TlsFiles {
-  /** Certificate chain, beginning with the listener's own certificate. */
+  /** Path of the certificate chain, which starts with the listener's own certificate. */
   readonly cert: string;
   readonly key: string;
 }
@@ -26,7 +25,7 @@ export class Certificate implements Renewable {
   readonly #files: WatchedFiles<Tls>;
   readonly #servers: Server[] = [];
 
-  /** Throws an error that names the unusable file or pair of files. */
+  /** Reads the files. Throws an error that names the file or the pair of files that cannot be used. */
   constructor(files: TlsFiles) {
     this.#files = new WatchedFiles([files.cert, files.key], () => readTls(files));
   }
@@ -39,7 +38,7 @@ export class Certificate implements Renewable {
     return new Date(new X509Certificate(this.tls.cert).validTo).toISOString();
   }
 
-  /** Passes all later certificates to a server. Does nothing for a server without TLS. */
+  /** Gives all renewed certificates to a server. Does nothing if the server does not use TLS. */
   renewServer(server: object): void {
     if (server instanceof Server) this.#servers.push(server);
   }
@@ -55,17 +54,17 @@ export class Certificate implements Renewable {
   }
 }
 
-/** Functions of Node 22.19 and 24.5 that change the authorities of a running process. */
+/** Functions in Node 22.19 and 24.5 that change the certificate authorities of a running process. */
 interface DefaultAuthorities {
   getCACertificates?(which: 'default' | 'extra'): string[];
   setDefaultCACertificates?(certificates: readonly string[]): void;
 }
 
-/** Authorities from the file NODE_EXTRA_CA_CERTS. Node reads it only at start, and continues without it if that fails. */
+/** Certificate authorities in the file NODE_EXTRA_CA_CERTS. Node itself reads it only at start, and ignores errors. */
 export class ExtraAuthorities implements Renewable {
   readonly #files: WatchedFiles<readonly string[]>;
   readonly #node: DefaultAuthorities;
-  /** Authorities that Node trusts without the file. */
+  /** Authorities that Node trusts in addition to those in the file. */
   #others: readonly string[] | undefined;
 
   constructor(path: string, node: DefaultAuthorities = nodeTls as DefaultAuthorities) {

@@ -1,8 +1,8 @@
-/** A queue of items from several owners. Owners take turns, so an owner with many items delays only itself. */
+/** A queue of items from several owners. The owners take turns, so one with many items delays only itself. */
 export class TurnQueue<Item> {
-  /** Items by owner, in the order of the owners' turns. Owners without items are removed. */
+  /** Items by owner, in the order of the owners' next turns. Owners without items are removed. */
   readonly #byOwner = new Map<string, Item[]>();
-  /** The owner that was served last. Its item may still be in progress, so any other owner comes first. */
+  /** Owner whose item was taken last. Its item may still be in progress, so all other owners come first. */
   #servedLast: string | undefined;
   #size = 0;
 
@@ -14,7 +14,7 @@ export class TurnQueue<Item> {
     return this.#byOwner.get(owner)?.length ?? 0;
   }
 
-  /** Adds an item; `isFirst` puts it before the owner's other items. */
+  /** Adds an item. If `isFirst` is set, the item comes before the owner's other items. */
   add(owner: string, item: Item, isFirst = false): void {
     const items = this.#byOwner.get(owner);
     if (items === undefined) this.#byOwner.set(owner, [item]);
@@ -28,7 +28,7 @@ export class TurnQueue<Item> {
     return this.#byOwner.get(this.#nextOwner() ?? '')?.[0];
   }
 
-  /** Removes and returns the next item, and moves its owner behind all others. */
+  /** Removes and returns the next item. Its owner then comes after all others. */
   take(): Item | undefined {
     const owner = this.#nextOwner();
     if (owner === undefined) return undefined;
@@ -41,7 +41,7 @@ export class TurnQueue<Item> {
     return item;
   }
 
-  /** Removes an item before its turn. Idempotent. */
+  /** Removes an item before its turn. Has no effect if the item is not in the queue. */
   remove(owner: string, item: Item): void {
     const items = this.#byOwner.get(owner) ?? [];
     const index = items.indexOf(item);
@@ -51,7 +51,7 @@ export class TurnQueue<Item> {
     this.#size--;
   }
 
-  /** Removes and returns the newest item of the owner with the most; undefined if no owner has two. */
+  /** Removes and returns the newest item of the owner with the most items, or undefined if no owner has two. */
   takeFromMost(): Item | undefined {
     let most: Item[] = [];
     for (const items of this.#byOwner.values()) if (items.length > most.length) most = items;

@@ -1,9 +1,9 @@
-/** The version of this build, from package.json. If `tools/scripts/build.mjs` knew the commit, it follows a plus sign. */
+/** The version of this build, from package.json. The commit follows a plus sign if `tools/scripts/build.mjs` knew it. */
 import { existsSync, readFileSync } from 'node:fs';
 
 let known: string | undefined;
 
-/** Returns the version, which is read only once: replacing the package does not change a running process. */
+/** Returns the version. It is read only once, because replacing the package does not change a running process. */
 export function version(): string {
   known ??= readVersion();
   return known;
@@ -12,7 +12,7 @@ export function version(): string {
 function readVersion(): string {
   const release = findMember(['../../package.json', '../../../package.json'], 'version');
   if (release === undefined) return 'unknown';
-  // Only `dist` has this file, because sources do not belong to a build.
+  // Only `dist` contains this file, so a process that runs from source does not report a commit.
   const commit = findMember(['../../build.json'], 'commit');
   return commit === undefined ? release : `${release}+${commit}`;
 }

@@ -1,4 +1,4 @@
-/** Readers that wait for a change. A reader notes `changes` before it reads and waits for more, so it misses none. */
+/** Lets readers wait for a change. A reader that notes `changes` before it reads, and then waits for more, misses none. */
 export class Waiters {
   readonly #waiting = new Set<() => void>();
   #changes = 0;
@@ -19,7 +19,7 @@ export class Waiters {
 
   /** Resolves at the next change, after `timeoutMs` if given, or when `signal` aborts. */
   next(timeoutMs: number | undefined, signal?: AbortSignal): Promise<void> {
-    // A signal that has already aborted does not call new listeners.
+    // Check first, because a signal that has already aborted does not call new listeners.
     if (signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {
@@ -34,7 +34,7 @@ export class Waiters {
     });
   }
 
-  /** Reports a change. Readers resume in the order in which they started to wait. */
+  /** Reports a change. Readers resume in the order in which they began to wait. */
   wake(): void {
     this.#changes++;
     for (const done of [...this.#waiting]) done();

@@ -1,24 +1,24 @@
 /**
- * Deadlines of every wait for a peer while a gateway handles a request; no wait may lack one. docs/network.md says when each
- * wait starts and what ends it. data-plane/telemetry/waits.test.ts makes a peer stall at each.
+ * Time limits of all waits for a peer while a gateway handles a request. No wait may lack one. docs/network.md explains when
+ * each wait starts and what ends it. data-plane/telemetry/waits.test.ts lets a peer stall at each.
  */
 
 export const waits = {
-  /** Time for a client to complete a handshake or the head of a request. */
+  /** Time for a client to complete a TLS handshake or the head of a request. */
   clientHead: { ms: 30_000 },
-  /** Time for a client to send another request on an open connection. */
+  /** Time for a client to send the next request on an open connection. */
   clientNext: { ms: 75_000 },
-  /** Time for a client to send another 80 KiB of a body, or its end. The first such period is not judged. */
+  /** Time for a client to send another 80 KiB of a body, or the rest of it. The first such period is exempt. */
   clientBody: { ms: 10_000 },
   /** Time for a client to send a whole request. */
   clientRequest: { ms: 300_000 },
-  /** Time for a client to send the rest of a refused body. */
+  /** Time for a client to send the rest of a body that was refused. */
   clientRest: { ms: 10_000 },
-  /** Time for a client to read at least a byte of the response. */
+  /** Time for a client to read at least one more byte of the response. */
   clientReads: { ms: 60_000 },
-  /** Time for a client to read what was delivered of a response that ended early. */
+  /** Time for a client to read the delivered part of a response that ended early. */
   clientLastBytes: { ms: 2500 },
-  /** Time for an organisation to make room for a body in its share of memory. */
+  /** Time for an organisation's share of memory to have room for a body. */
   bodyTurn: { ms: 30_000 },
   /** Time for a node to accept a connection. */
   nodeConnect: { ms: 2000 },
@@ -28,17 +28,17 @@ export const waits = {
   nodeCount: { ms: 2000 },
   /** Time for a node to accept the request and send the first event of a stream. */
   nodeFirstEvent: { ms: 300_000 },
-  /** Time for a node to send the next event; as long as for a first event after comments, or with tools in the request. */
+  /** Time for a node to send the next event. After comments, or if the request has tools, nodeFirstEvent applies. */
   nodeNextEvent: { ms: 60_000 },
-  /** Time for a node to accept the request and send the head of a response without a stream, and again for its body. */
+  /** Time for a node to send the head of a non-streaming response, and then again for its body. */
   nodeWhole: { ms: 300_000 },
-  /** Time for a node to send the next piece of a response without a stream. */
+  /** Time for a node to send the next piece of a non-streaming response. */
   nodeNextBytes: { ms: 60_000 },
-  /** Time for a node to send the body of an error. */
+  /** Time for a node to send the body of an error response. */
   nodeError: { ms: 10_000 },
-  /** Time for a node to end a body whose response is already complete. */
+  /** Time for a node to end the body of a response that is already complete. */
   nodeRest: { ms: 2000 },
-  /** Time for a gateway to get room in a limit that other requests use. */
+  /** Time for a request to get room in a limit that other requests have used up. */
   gatewayRoom: { ms: 2000 },
   /** Time for a control plane to send the head of a snapshot. */
   snapshotHead: { ms: 60_000 },

@@ -1,4 +1,4 @@
-/** A value made from files, read at start and when a file changes. The previous value stays if new files are unusable. */
+/** A value that is read from files at start and again when a file changes. If the new files are unusable, the value stays. */
 import { statSync } from 'node:fs';
 import { errorCode } from './error-code.ts';
 import type { Logger } from './logger.ts';
@@ -9,7 +9,7 @@ export class WatchedFiles<Value> {
   #seen: string;
   #value: Value;
 
-  /** Throws whatever `read` throws. */
+  /** Reads the files for the first time. Throws the errors of `read`. */
   constructor(paths: readonly string[], read: () => Value) {
     this.#paths = paths;
     this.#read = read;
@@ -21,9 +21,9 @@ export class WatchedFiles<Value> {
     return this.#value;
   }
 
-  /** Reads the files again if one changed or `always` is set; returns whether it did. Throws once per state of the files. */
+  /** Reads the files again if one has changed or `always` is set. Returns whether it did. Throws the errors of `read`. */
   look(always = false): boolean {
-    // Taken before reading, so that a later look finds what is written meanwhile.
+    // Identify the files before reading them, so that the next call notices changes made meanwhile.
     const seen = fileIdentity(this.#paths);
     if (seen === this.#seen && !always) return false;
     this.#seen = seen;
@@ -32,7 +32,7 @@ export class WatchedFiles<Value> {
   }
 }
 
-/** Identifies the files that the paths resolve to, because Kubernetes swaps a link above them. A pipe is read only once. */
+/** Identifies the files to which the paths lead, because Kubernetes swaps a link above them. Pipes never seem to change. */
 function fileIdentity(paths: readonly string[]): string {
   return paths.map(identityOfFile).join(' ');
 }
@@ -47,7 +47,7 @@ function identityOfFile(path: string): string {
   }
 }
 
-/** A value that a process reads from files and automatically reads again. */
+/** A value that a process reads from files, and reads again when they change. */
 export interface Renewable {
   /** Reads the files again if they changed or `always` is set, and logs the result. Never throws. */
   renew(logger: Logger, always: boolean): void;
@@ -55,7 +55,7 @@ export interface Renewable {
 
 const periodMsDefault = 60_000;
 
-/** Checks all files every minute and reads them again on SIGHUP, which may safely be sent to a whole fleet. */
+/** Checks all files every minute, and reads them again on SIGHUP. It is safe to send SIGHUP to a whole fleet. */
 export function keepRenewed(all: readonly Renewable[], logger: Logger, periodMs = periodMsDefault): void {
   setInterval(() => {
     for (const each of all) each.renew(logger, false);

@@ -1,20 +1,20 @@
 /**
- * Runs a part of the process on its own thread and communicates by messages. From source, the part runs on this thread with
- * the same messages, because Node 20 cannot run TypeScript on a thread.
+ * Runs a part of the process on a thread of its own and exchanges messages with it. A process that runs from source runs the
+ * part on the calling thread with the same messages, because Node 20 cannot run TypeScript on a thread.
  */
 import { basename } from 'node:path';
 import { MessageChannel, type MessagePort, type ResourceLimits, Worker } from 'node:worker_threads';
 import { within } from './retry.ts';
 
-/** Whether parts run on threads of their own. A simulation turns this off, because it decides the order of messages. */
+/** Whether parts run on threads of their own. Simulations turn this off, because they decide the order of messages. */
 export const threads = { areUsed: !import.meta.url.endsWith('.ts') };
 
 export interface ThreadOptions<Event> {
-  /** Built file that the thread runs, relative to the module that names it. */
+  /** Built file that the thread runs, relative to the calling module. */
   readonly entry: URL;
   readonly data?: unknown;
   readonly limits?: ResourceLimits;
-  /** Loads the function that the entry file calls with its port. Used only if the part runs on this thread. */
+  /** Loads the function that the entry file calls with its port. Used only if the part runs on the calling thread. */
   readonly load: () => Promise<(port: MessagePort) => unknown>;
   readonly onEvent: (event: Event) => void;
   /** Whether the thread keeps the process alive. */
@@ -22,19 +22,19 @@ export interface ThreadOptions<Event> {
 }
 
 export interface ThreadEnd {
-  /** Absent if the part ran on this thread. */
+  /** Exit code of the thread. Absent if the part ran on the calling thread. */
   readonly exitCode?: number;
   /** Error that the thread threw. */
   readonly error?: Error;
 }
 
-/** A thread with typed messages. Its entry must post `{ kind: 'closed' }` as its last event when asked to close. */
+/** A thread with typed messages. When asked to close, its entry must post `{ kind: 'closed' }` as its last event. */
 export class WorkerThread<Request, Event> {
   /** Resolves once the thread has ended for any reason. */
   readonly ended: Promise<ThreadEnd>;
   readonly #port: MessagePort | Worker;
 
-  /** Throws if the system refuses to create a thread. */
+  /** Starts the thread. Throws if the system refuses to create one. */
   constructor({ entry, data, limits = {}, load, onEvent, isRef }: ThreadOptions<Event>) {
     this.#port = threads.areUsed
       ? new Worker(entry, { workerData: data, resourceLimits: limits })
@@ -45,12 +45,12 @@ export class WorkerThread<Request, Event> {
     this.ended = awaitEnd(this.#port);
   }
 
-  /** Posts a request. `moved` lists buffers that the caller no longer uses, so they are transferred instead of copied. */
+  /** Posts a request. `moved` lists buffers that are transferred instead of copied, so the caller can no longer use them. */
   post(request: Request, moved: readonly ArrayBuffer[] = []): void {
     this.#port.postMessage(request, moved);
   }
 
-  /** Asks the thread to close, and terminates it if it does not close in time. Resolves after at most twice `withinMs`. */
+  /** Asks the thread to close, and terminates it if it takes too long. Resolves after at most twice `withinMs`. */
   async close(request: Request, withinMs: number): Promise<'closed' | 'ended' | 'late'> {
     const closed = new Promise<'closed'>((resolve) => {
       this.#port.on('message', ({ kind }: { readonly kind?: unknown }) => {
@@ -60,19 +60,19 @@ export class WorkerThread<Request, Event> {
     this.post(request);
     const ended = this.ended.then(() => 'ended' as const);
     const how = await within(Promise.race([closed, ended]), withinMs);
-    // The thread ends once its current file system call returns.
+    // Wait again, because the thread ends only when its current file system call returns.
     if (how === 'late') await within(this.terminate(), withinMs);
     return how;
   }
 
-  /** Ends the thread at once, even in the middle of its work. */
+  /** Ends the thread immediately, even in the middle of its work. */
   async terminate(): Promise<void> {
     if (this.#port instanceof Worker) await this.#port.terminate();
     else this.#port.close();
   }
 }
 
-/** Runs the part on this thread. Messages posted before it is loaded wait in the port. */
+/** Runs the part on the calling thread. Messages posted before it is loaded wait in the port. */
 function servedHere(load: ThreadOptions<never>['load'], isRef: boolean): MessagePort {
   const { port1, port2 } = new MessageChannel();
   void load().then((serve) => {
@@ -82,7 +82,7 @@ function servedHere(load: ThreadOptions<never>['load'], isRef: boolean): Message
   return port1;
 }
 
-/** Resolves when the thread has ended. Also handles its `error` event, which would otherwise throw here. */
+/** Resolves when the thread has ended. Also handles its `error` event, which would otherwise be thrown here. */
 function awaitEnd(port: MessagePort | Worker): Promise<ThreadEnd> {
   return new Promise((resolve) => {
     if (!(port instanceof Worker)) {
@@ -97,9 +97,9 @@ function awaitEnd(port: MessagePort | Worker): Promise<ThreadEnd> {
   });
 }
 
-/** A task on a thread, whose entry file posts the result. */
+/** A task that runs on a thread and posts its result. */
 export interface ThreadTask<Result> {
-  /** Rejects with the task's error, or if the thread ends without a result. */
+  /** Resolves to the task's result. Rejects with the task's error, or if the thread ends without a result. */
   readonly result: Promise<Result>;
   end(): Promise<void>;
 }
