@@ -1,4 +1,4 @@
-/** Sends one request to an untrusted inference server. Redirects are not followed; response size and wait are bounded. */
+/** Sends one request to an untrusted inference server. It follows no redirects, and bounds the response's size and time. */
 import type { Dispatcher } from 'undici';
 import { ChunkBuffer } from '../runtime/chunk-buffer.ts';
 import { type JsonBounds, scanJson } from '../runtime/json-scan.ts';
@@ -7,18 +7,18 @@ import { Ticker, type Timed } from '../runtime/ticker.ts';
 
 export interface NodeAddress {
   readonly url: string;
-  /** The node's own credential, if it requires one. */
+  /** Credential for this node, if the node requires one. */
   readonly credential?: string | undefined;
 }
 
 const answerBytesMax = 1024 * 1024;
-/** Generous, because some engines return a hundred values per model. */
+/** Bounds on a JSON response. They are generous, because some engines return a hundred values per model. */
 const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
 
-/** Precise enough for waits of a second. */
+/** Shared clock for response timeouts. Ticks of 100 ms are precise enough for waits of about a second. */
 const ticker = perProcess(() => new Ticker(100));
 
-/** Time-out of one response. */
+/** Timeout of one response. */
 class ResponseWait implements Timed {
   index = -1;
   readonly #abort = new AbortController();
@@ -44,7 +44,7 @@ class ResponseWait implements Timed {
   }
 }
 
-/** Sends a POST if there is a body, otherwise a GET. `timeoutMs` does not count time in which this process stalls. */
+/** Sends a POST if there is a body, and a GET otherwise. Time in which this process stalls does not count as waiting. */
 export async function askNode(
   { url, credential }: NodeAddress,
   path: string,
@@ -52,7 +52,7 @@ export async function askNode(
   body?: object,
 ): Promise<Dispatcher.ResponseData> {
   const base = url.endsWith('/') ? url.slice(0, -1) : url;
-  // Loaded on first use, because a control plane whose nodes all have agents does not need it.
+  // Import undici on first use, because a control plane whose nodes all have agents does not need it.
   const { request } = await import('undici');
   const wait = new ResponseWait(timeoutMs);
   try {
@@ -74,7 +74,7 @@ export async function askNode(
   }
 }
 
-/** Parses the body as JSON. Throws SyntaxError if it is not JSON or has too many values. */
+/** Parses a response's body as JSON. Throws SyntaxError if it is not JSON or contains too many values. */
 export async function boundedJson(body: Dispatcher.ResponseData['body']): Promise<unknown> {
   const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
   const chunks: AsyncIterable<Buffer> = body;

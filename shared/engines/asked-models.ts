@@ -1,13 +1,14 @@
 /**
- * Detects which models of a node accept images and which rerank, for engines that report this one model at a time. Responses
- * are cached. The requests of one probe are bounded, because the node's health must not wait; later probes send the rest.
+ * Detects which models of a node accept images and which rerank, for engines that report this for only one model at a time.
+ * Responses are cached. Each probe sends a bounded number of requests, because the node's health must not wait for them, and
+ * later probes send the rest.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { askNode, boundedJson, type NodeAddress } from './ask-node.ts';
 import { dialects } from './dialects.ts';
 import { type EngineModel, takesImages } from './node-answers.ts';
 
-/** Inference server and its engine. */
+/** Address of an inference server, with the dialect of its engine. */
 export interface ProbeTarget extends NodeAddress {
   readonly dialect: Dialect;
 }
@@ -15,32 +16,32 @@ export interface ProbeTarget extends NodeAddress {
 interface CachedAnswer {
   readonly modified: number | undefined;
   readonly is: boolean;
-  /** Time of the next request, in ms of `performance.now()`. */
+  /** Time of `performance.now()` at which the model is due for another request. */
   readonly askAgainMs: number;
 }
 
 interface QuestionOptions {
-  /** Asks about one model. Returns undefined if the response does not answer the question. */
+  /** Asks the engine about one model. Returns undefined if the response does not answer the question. */
   readonly ask: (target: ProbeTarget, model: string, timeoutMs: number) => Promise<boolean | undefined>;
-  /** Cache key. Models with the same key share a response. */
+  /** Returns the cache key of a model. Models with the same key share a response. */
   readonly keyOf: (target: ProbeTarget, model: string) => string;
-  /** Lifetime of a cached response. A replaced model is asked about at once. */
+  /** Time in ms for which a response stays cached. A model that was replaced is asked about immediately. */
   readonly keptMs: number;
 }
 
 const modelsPerProbeMax = 16;
 const probeMs = 1000;
-/** Delay after a failed request. Without it, a model that never answers would delay each probe. */
+/** Pause in ms after a failed request, so that a model that never answers does not delay every probe. */
 const askAgainMs = 10_000;
 
-/** Cached capabilities of one node's models, kept for as long as the node is probed. */
+/** Cached capabilities of one node's models. They are kept for as long as the node is probed. */
 export class AskedModels {
   readonly images = new ModelQuestion({
     ask: askImages,
     keyOf: (_, name) => shortName(name),
     keptMs: Number.POSITIVE_INFINITY,
   });
-  /** Expires, because a restarted engine may use the same model for something else. */
+  /** These responses expire, because a restarted engine may use the same model for something else. */
   readonly rerankers = new ModelQuestion({ ask: askReranks, keyOf: rerankCacheKey, keptMs: 60_000 });
 }
 
@@ -54,7 +55,7 @@ class ModelQuestion {
     this.#options = options;
   }
 
-  /** Names of the models known to have the capability. Never throws. */
+  /** Returns the names of the models that are known to have the capability. Never throws. */
   async among(target: ProbeTarget, served: readonly EngineModel[]): Promise<string[]> {
     this.#asking ??= this.#ask(target, served).finally(() => {
       this.#asking = undefined;
@@ -90,14 +91,14 @@ class ModelQuestion {
     }
   }
 
-  /** Models due for a request, new ones first, so that one unresponsive model does not delay the others. */
+  /** Returns the models due for a request. New ones come first, so that an unresponsive model does not delay them. */
   #due(models: ReadonlyMap<string, EngineModel>, nowMs: number): (readonly [string, EngineModel])[] {
     const dueMs = (key: string): number => this.#known.get(key)?.askAgainMs ?? 0;
     const due = [...models].filter(([key]) => dueMs(key) <= nowMs);
     return due.sort(([a], [b]) => dueMs(a) - dueMs(b)).slice(0, modelsPerProbeMax);
   }
 
-  /** Caches the response. If the engine was too busy to answer, the previous result stays. */
+  /** Caches a response. If the engine did not give an answer, the previous one stays. */
   #note(key: string, { modified }: EngineModel, said: boolean | undefined): void {
     const is = said ?? this.#known.get(key)?.is ?? false;
     const keptMs = said === undefined ? askAgainMs : this.#options.keptMs;
@@ -118,12 +119,12 @@ async function askImages(
   return undefined;
 }
 
-/** Some engines answer without regard to the model's name. Their response holds for all of their models. */
+/** Cache key of the question whether a model reranks. If the engine ignores the model's name, its models share a key. */
 function rerankCacheKey({ dialect }: ProbeTarget, name: string): string {
   return dialects[dialect].rerankSigns.some(({ posts }) => posts) ? name : '';
 }
 
-/** Whether all signs of a reranker are present. */
+/** Whether the engine shows all signs of a reranker for this model. undefined if it is not ready to answer. */
 async function askReranks(
   target: ProbeTarget,
   model: string,
@@ -140,12 +141,12 @@ async function askReranks(
   return rerankSigns.length > 0;
 }
 
-/** Whether the status means that the engine is starting or overloaded. */
+/** Whether a response's status means that the engine is starting or overloaded. */
 function isUnready(status: number): boolean {
   return status === 503 || status === 429;
 }
 
-/** Removes the default tag `latest`. */
+/** Removes `:latest` from a model's name, because it is the default tag. */
 function shortName(name: string): string {
   return name.endsWith(':latest') ? name.slice(0, -':latest'.length) : name;
 }

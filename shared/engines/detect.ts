@@ -1,4 +1,4 @@
-/** Detects the engine at a URL and its models, by routes that only that engine has. */
+/** Detects which engine runs at a URL and which models it serves, by routes that only this engine has. */
 import type { Dialect } from '../../schemas/names.ts';
 import { askNode, boundedJson } from './ask-node.ts';
 import { modelsPath, servedModels } from './node-answers.ts';
@@ -10,7 +10,7 @@ export interface DetectedEngine {
 
 const timeoutMs = 5000;
 
-/** Routes and responses that each identify one engine. They are tried in this order, and the first match wins. */
+/** Routes whose responses identify one engine each. They are tried in order, and the first match wins. */
 const marks: readonly {
   readonly dialect: Dialect;
   readonly path: string;
@@ -30,7 +30,7 @@ const marks: readonly {
   { dialect: 'vllm', path: '/version', isOurs: (answer) => has(answer, 'version') },
 ];
 
-/** Returns the engine and its models. Throws an Error that names the failed requests. */
+/** Returns the engine and its models. Throws an Error that says what could not be reached. */
 export async function detectEngine(url: string): Promise<DetectedEngine> {
   const base = baseUrl(url);
   const dialect = await detectDialect(base);
@@ -47,7 +47,7 @@ export async function detectDialect(base: string, credential?: string): Promise<
   return undefined;
 }
 
-/** Base URL to which paths are appended. Accepts URLs with or without `/v1`. */
+/** Removes `/v1` and the last slash from a URL, so that paths can be appended. */
 export function baseUrl(url: string): string {
   return url.replace(/\/(v1\/?)?$/, '');
 }

@@ -1,4 +1,4 @@
-/** Dialect tables of all engines. Nothing else may depend on an engine's name. To add an engine, add a table and its name. */
+/** All dialect tables. No other code may depend on an engine's name. To add an engine, add its table and its name here. */
 import type { Dialect } from '../../schemas/names.ts';
 import type { DialectTable } from './dialect.ts';
 import { llamacpp } from './llamacpp.ts';

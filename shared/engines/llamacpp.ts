@@ -1,6 +1,7 @@
 /**
- * llama.cpp's server. It copies unknown fields into its sampling settings, so only known fields are sent. It reports one
- * choice's usage only, treats a named tool choice as none, ignores `dimensions`, and continues a final assistant message.
+ * Dialect of llama.cpp's server. The server copies unknown fields into its sampling settings, so only known ones are sent. It
+ * reports the usage of only one choice, treats a named tool choice as none, ignores `dimensions`, and can continue a final
+ * assistant message.
  */
 import { member } from '../runtime/member.ts';
 import type { DialectTable } from './dialect.ts';
@@ -9,7 +10,7 @@ export const llamacpp: DialectTable = {
   name: 'llamacpp',
   healthPath: '/health',
   modelPath: undefined,
-  // Without `--reranking` the server answers 501. A server with several models also answers 400, but for another reason.
+  // Without `--reranking`, the status is 501. A server with several models also returns 400, but with a different error.
   rerankSigns: [{ path: '/v1/rerank', posts: true, statuses: [400], isGiven: lacksQuery }],
   tokenCounter: {
     path: '/v1/chat/completions/input_tokens',

@@ -1,4 +1,4 @@
-/** Interprets a node's responses other than completions. They are untrusted, and none of their text leaves this file. */
+/** Interprets a node's responses other than completions. They are untrusted, so none of their text is passed on. */
 import type { Dialect } from '../../schemas/names.ts';
 import { member } from '../runtime/member.ts';
 import type { Inability, NodeBody } from './dialect.ts';
@@ -6,7 +6,7 @@ import { dialects } from './dialects.ts';
 import { rejections } from './rejections.ts';
 
 export interface ContextError {
-  /** The model's window in tokens, if the node reports it. */
+  /** Size of the model's context window in tokens, if the node reports it. */
   readonly windowTokens?: number;
 }
 
@@ -18,14 +18,14 @@ export interface TokenCountRequest {
 export interface EngineModel {
   readonly name: string;
   readonly windowTokens?: number;
-  /** Time of the model's last replacement, in seconds since 1970. Only for engines whose models can be replaced. */
+  /** Time when the model was last replaced, in seconds since 1970. Only for engines that can replace models. */
   readonly modified?: number;
 }
 
-/** Path that lists the models that a node serves. It is the same in every dialect. */
+/** Path of the list of a node's models. It is the same for all engines. */
 export const modelsPath = '/v1/models';
 
-/** Returns the context error if an error from the node's body or frame means that the request has too many tokens. */
+/** Detects an error that means that the request has too many tokens. `error` is the node's response body or stream event. */
 export function findContextError(dialect: Dialect, error: unknown): ContextError | undefined {
   const text = errorText(error);
   for (const pattern of dialects[dialect].contextErrors) {
@@ -37,7 +37,7 @@ export function findContextError(dialect: Dialect, error: unknown): ContextError
   return undefined;
 }
 
-/** Returns the capability that the model lacks if an error from the node's body or frame says so. */
+/** Detects an error that means that the model lacks a capability. `error` is the node's response body or stream event. */
 export function findInability(dialect: Dialect, error: unknown): Inability | undefined {
   const text = errorText(error);
   const known = Object.entries(dialects[dialect].inabilities) as [Inability, RegExp][];
@@ -45,18 +45,18 @@ export function findInability(dialect: Dialect, error: unknown): Inability | und
 }
 
 export interface Rejection {
-  /** Reason as a fixed text. undefined if the engine's text is unknown. */
+  /** Reason in words that this project chose, or undefined if the engine's text is not known. */
   readonly reason?: string;
 }
 
-/** Error statuses that the request itself causes. Any server on the way to the model may send them. */
+/** Error statuses that the request itself causes. Any server on the way to the model may return them. */
 const rejecting: readonly unknown[] = [400, 413, 422, 501];
-/** Statuses for which the error's text decides: 500, which engines often use for bad requests, and none, within a stream. */
+/** Statuses for which the error's text decides: 500, which engines often use for bad requests, or none, as in a stream. */
 const rejectingWhereKnown: readonly unknown[] = [500, undefined, null];
-/** Error types that mean status 400 if an error has no status. */
+/** Error types that count as status 400 if the error has no status. */
 const rejectingTypes = /^(bad ?request|invalid_request)/i;
 
-/** Returns a rejection if the engine will never accept this request. An error within a stream contains its own status. */
+/** Returns a rejection if the engine would never accept this request. Without `status`, the error's own code is used. */
 export function findRejection(status: number | undefined, error: unknown): Rejection | undefined {
   const its = status ?? member(member(error, 'error') ?? error, 'code');
   const text = errorText(error);
@@ -68,7 +68,7 @@ export function findRejection(status: number | undefined, error: unknown): Rejec
   return isSure ? {} : undefined;
 }
 
-/** Builds the request that counts the prompt's tokens. Returns undefined if the engine cannot count. */
+/** Builds a request that counts the prompt's tokens, or returns undefined if the engine cannot count. */
 export function tokenCountRequest(dialect: Dialect, body: NodeBody): TokenCountRequest | undefined {
   const counter = dialects[dialect].tokenCounter;
   if (counter === undefined) return undefined;
@@ -79,13 +79,13 @@ export function tokenCountRequest(dialect: Dialect, body: NodeBody): TokenCountR
   return { path: counter.path, body: asked };
 }
 
-/** Number of tokens in the node's response. undefined if the response does not contain one. */
+/** Reads the number of tokens from the node's response. Returns undefined if the response does not contain one. */
 export function readTokenCount(dialect: Dialect, answer: unknown): number | undefined {
   const counter = dialects[dialect].tokenCounter;
   return counter === undefined ? undefined : positive(member(answer, counter.answer));
 }
 
-/** Models that a node has loaded, by the engine's names. Invalid entries are skipped. */
+/** Lists the models that a node has loaded, with the engine's names for them. Invalid entries are skipped. */
 export function servedModels(dialect: Dialect, answer: unknown): readonly EngineModel[] {
   const entries = member(answer, 'data');
   if (!Array.isArray(entries)) return [];
@@ -97,7 +97,7 @@ export function servedModels(dialect: Dialect, answer: unknown): readonly Engine
     const modified = dialects[dialect].modelPath && positive(member(entry, 'created'));
     const model = { name, ...(windowTokens && { windowTokens }), ...(modified && { modified }) };
     models.push(model);
-    // A name without a tag means `latest`.
+    // Add the short name too, because a name without a tag means `latest`.
     if (dialect === 'ollama' && name.endsWith(':latest')) {
       models.push({ ...model, name: name.slice(0, -':latest'.length) });
     }
@@ -105,19 +105,19 @@ export function servedModels(dialect: Dialect, answer: unknown): readonly Engine
   return models;
 }
 
-/** Whether an engine's response about one model lists vision as a capability. */
+/** Whether an engine's response about one model says that the model has vision. */
 export function takesImages(answer: unknown): boolean {
   const capabilities = member(answer, 'capabilities');
   return Array.isArray(capabilities) && capabilities.includes('vision');
 }
 
-/** Whether an entry is loaded. A server with several models also lists those that it has not loaded. */
+/** Whether the model of an entry is loaded. A server with several models also lists those that are not. */
 function isLoaded(entry: unknown): boolean {
   const state = member(member(entry, 'status'), 'value');
   return state === undefined || state === 'loaded';
 }
 
-/** Text of an error. Engines put it into one of three fields or return it as a plain string. */
+/** Text of an error. Engines put it into different fields, or return it as a plain string. */
 function errorText(error: unknown): string {
   if (typeof error === 'string') return error;
   const inner = member(error, 'error');

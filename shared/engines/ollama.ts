@@ -1,6 +1,7 @@
 /**
- * Ollama's OpenAI-compatible routes. They cut long prompts, drop images for models without vision, and may never end without
- * `max_tokens`, so the gateway refuses most such requests. If the runner dies, one empty chunk without a model ends the body.
+ * Dialect of Ollama's OpenAI-compatible routes. Ollama truncates long prompts, drops images for models without vision, and
+ * may never stop without `max_tokens`, so the gateway refuses most of these requests. If the model's process dies, the body
+ * ends after one empty chunk that names no model.
  */
 import type { DialectTable } from './dialect.ts';
 

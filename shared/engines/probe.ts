@@ -1,4 +1,4 @@
-/** Probes one untrusted inference server: its health route, then its models. Only valid model names are kept. */
+/** Probes one untrusted inference server: first its health route, then its models. It keeps only valid model names. */
 import { isOutOfFiles } from '../runtime/open-files.ts';
 import { askNode, boundedJson } from './ask-node.ts';
 import type { AskedModels, ProbeTarget } from './asked-models.ts';
@@ -10,23 +10,23 @@ export type Probed =
       readonly up: true;
       readonly models: readonly string[];
       readonly windows: Readonly<Record<string, number>>;
-      /** Models that accept images, if the engine reports this. */
+      /** Models that accept images, as far as the engine reports this. */
       readonly imageModels: readonly string[];
-      /** Models that only rerank, if the engine shows this. */
+      /** Models that only rerank, as far as the engine's responses show this. */
       readonly rerankModels: readonly string[];
     }
-  /** `reason` is a fixed text, so events may contain it. `silent`: the node did not answer and may only be slow. */
+  /** `reason` is a fixed text, so events may contain it. `silent` means that the node did not answer and may only be slow. */
   | { readonly up: false; readonly reason: string; readonly silent: boolean; readonly isOwnFault?: true };
 
 const timeoutDefaultMs = 2000;
 const modelsMax = 1000;
 
-/** Whether the probe says nothing about the node, because this process could not open a connection. */
+/** Whether a probe says nothing about the node, because this process could not open a connection. */
 export function provesNothing(probed: Probed): boolean {
   return !probed.up && probed.isOwnFault === true;
 }
 
-/** Probes the node. `timeoutMs` applies to each request. `asked` bounds the requests about single models. Never throws. */
+/** Probes a node. `timeoutMs` applies to each request. `asked` sends the requests about single models. Never throws. */
 export async function probe(
   target: ProbeTarget,
   asked: AskedModels,

@@ -1,4 +1,4 @@
-/** Fixed texts for the reasons why engines reject requests, matched by the engines' own texts and chat templates' errors. */
+/** Fixed reasons why an engine rejects a request, found by matching the texts of engines and of chat templates' errors. */
 export const rejections: readonly { readonly text: RegExp; readonly reason: string }[] = [
   {
     text: /requires --(enable-auto-tool-choice|tool-call-parser|jinja)|does not support tools|tool[- _]?(use|calling) is not (supported|enabled)/i,

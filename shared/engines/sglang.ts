@@ -1,4 +1,7 @@
-/** SGLang. It answers 400 to a null, and a named tool choice means any tool. Errors are flat, but nested in a stream. */
+/**
+ * Dialect of SGLang. It returns 400 for null values, treats a named tool choice as any tool, and nests errors only in
+ * streams.
+ */
 import { member } from '../runtime/member.ts';
 import type { DialectTable } from './dialect.ts';
 
@@ -6,7 +9,7 @@ export const sglang: DialectTable = {
   name: 'sglang',
   healthPath: '/health',
   modelPath: undefined,
-  // Rerankers based on generation are started like chat models, so nothing distinguishes them.
+  // Generative rerankers are started like chat models, so they cannot be recognised.
   rerankSigns: [{ path: '/model_info', posts: false, statuses: [200], isGiven: scoresPairs }],
   tokenCounter: { path: '/tokenize', fields: ['model', 'messages', 'tools'], answer: 'count' },
   closesAfterStream: false,

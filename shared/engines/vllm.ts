@@ -1,7 +1,7 @@
 /**
- * vLLM. It does not clamp fields, so the token limit is always set. A fault after the status line produces an error frame and
- * `[DONE]`; an aborted request ends with the finish reason `abort`. After a stop signal, the process freezes with its socket
- * open.
+ * Dialect of vLLM. It does not lower excessive values, so the token limit is always set. A fault after the status line
+ * produces an error event and `[DONE]`. An aborted request ends with the finish reason `abort`. After a stop signal, the
+ * process freezes with its socket open.
  */
 import type { DialectTable } from './dialect.ts';
 
@@ -9,7 +9,7 @@ export const vllm: DialectTable = {
   name: 'vllm',
   healthPath: '/health',
   modelPath: undefined,
-  // vLLM has only the routes that its model supports. An embedding model also has rerank. Older versions have all.
+  // vLLM offers only routes that its model supports. Embedding models support rerank, too. Older versions offer all routes.
   rerankSigns: [
     { path: '/v1/rerank', posts: false, statuses: [405] },
     { path: '/v1/embeddings', posts: false, statuses: [404] },

@@ -1,14 +1,14 @@
 /**
- * API keys (Resources, API key; Authentication 3): `hg_`, 34 random base62 characters, then 6 with the CRC-32 of everything
- * before, which detects typing errors without a look-up and is not a secret. Only a key's SHA-256 is stored.
+ * API keys (Resources, API key; Authentication 3). A key is `hg_`, 34 random base62 characters, and 6 with the CRC-32 of all
+ * that precedes. The checksum detects typing errors without a look-up and is not a secret. Only a key's SHA-256 is stored.
  */
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
-/** Returns this many unpredictable bytes. */
+/** Returns the given number of unpredictable bytes. */
 export type RandomSource = (bytes: number) => Uint8Array;
 
-/** Text with a valid checksum. The key may still be unknown, revoked or expired. */
+/** Text of a key with a valid checksum. The key may still be unknown, revoked or expired. */
 export type KeyText = string & { readonly __keyText: true };
 
 const keyPrefix = 'hg';
@@ -18,7 +18,7 @@ const randomLength = 34;
 const checksumLength = 6;
 const keyPattern = new RegExp(`^${keyPrefix}_[0-9A-Za-z]{${randomLength + checksumLength}}$`);
 
-/** Draws characters of `alphabet` (at most 256), all equally likely: bytes beyond its last whole multiple are redrawn. */
+/** Draws characters from `alphabet` (at most 256) with equal probability, which is why some bytes are redrawn. */
 export function randomText(random: RandomSource, alphabet: string, length: number): string {
   const bound = 256 - (256 % alphabet.length);
   let text = '';
@@ -30,12 +30,12 @@ export function randomText(random: RandomSource, alphabet: string, length: numbe
   return text;
 }
 
-/** Mints an ID with 16 random characters (82 bits), such as `key-…` or `tok-…`. It does not depend on the secret it names. */
+/** Creates an id with 16 random characters (82 bits), such as `key-…` or `tok-…`. It reveals nothing about any secret. */
 export function mintId(random: RandomSource, kind: string): string {
   return `${kind}-${randomText(random, base36, 16)}`;
 }
 
-/** Derives an ID of the same format from a text. */
+/** Derives an id of the same format as `mintId`'s from a text. */
 export function derivedId(kind: string, text: string): string {
   const number = BigInt(`0x${hash('sha256', text)}`);
   return `${kind}-${number.toString(36).slice(-16).padStart(16, '0')}`;
@@ -46,24 +46,24 @@ export function mintKey(random: RandomSource): KeyText {
   return (body + checksum(body)) as KeyText;
 }
 
-/** Parses a key; undefined if its format or checksum is wrong. Never gives a reason. */
+/** Parses a key. Returns undefined, without a reason, if its format or checksum is wrong. */
 export function parseKey(text: string): KeyText | undefined {
   if (!keyPattern.test(text)) return undefined;
   const body = text.slice(0, -checksumLength);
   return text.endsWith(checksum(body)) ? (text as KeyText) : undefined;
 }
 
-/** SHA-256 of the key text, as stored in the log and the snapshot. A key has 202 random bits, so it does not need a salt. */
+/** SHA-256 of a key's text, as stored in the log and the snapshot. A key has 202 random bits, so it needs no salt. */
 export function hashKey(key: KeyText): Buffer {
   return hashSecret(key);
 }
 
-/** Mints a node agent's token: `ngt_` and 256 random bits in base64url. */
+/** Creates a token for a node agent: `ngt_`, followed by 256 random bits in base64url. */
 export function mintNodeToken(random: RandomSource): string {
   return `ngt_${Buffer.from(random(32)).toString('base64url')}`;
 }
 
-/** SHA-256 of a minted secret. Not for passwords, because it is unsalted and fast. */
+/** SHA-256 of a secret that was generated at random. Do not use it for passwords, because it is unsalted and fast. */
 export function hashSecret(text: string): Buffer {
   return hash('sha256', text, 'buffer');
 }

@@ -1,7 +1,7 @@
 /**
- * Lets a process query another one, at the address in its status report, without sending a secret. The question and each
- * piece of the answer have an HMAC under the token that signed the report, so nobody without the token can ask, alter or
- * replay them. The queried process issues a challenge first, so that no clocks are compared.
+ * Lets a process query another one without sending a secret, at the address that the other's status report contains. The
+ * question and each piece of the answer carry an HMAC under the token that signed the report. So nobody without the token can
+ * ask, alter or replay anything. The queried process first issues a challenge, which avoids comparing clocks.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -11,28 +11,28 @@ import { Sealer } from '../runtime/sealed-text.ts';
 export const questionScheme = 'Headgate-MAC';
 
 const challengeMs = 30_000;
-/** Maximum used challenges remembered. Each one costs its sender a MAC, so only holders of the token can fill the memory. */
+/** Maximum number of used challenges remembered. Each costs its sender a MAC, so only holders of the token can reach it. */
 const usedMax = 10_000;
 /** Format of a challenge or nonce. Longer texts are refused. */
 const partSchema = z.string().regex(/^[\w-]{16,300}$/);
 const challengeSchema = z.object({ id: z.string(), untilMs: z.number() });
 const endMark = 'end ';
 const pieceMark = 'mac ';
-/** Maximum characters per line, and maximum lines between two MACs. */
+/** Maximum number of characters per line, and of lines between two MACs. */
 const lineCharactersMax = 16 * 1024;
 const pieceLinesMax = 100;
 
 interface Question {
-  /** Incarnation of the queried process, so that the question is not valid for any other. */
+  /** Incarnation of the process to be queried. The question is not valid for any other process. */
   readonly incarnation: string;
-  /** Path including the query. */
+  /** Path of the question, including its query string. */
   readonly path: string;
   readonly challenge: string;
-  /** Nonce of the sender, so that an answer to another question is not accepted. */
+  /** Random text of the sender, so that an answer to another question is not accepted. */
   readonly nonce: string;
 }
 
-/** Both MACs of a question and its answer, for either side. */
+/** Computes the MACs of a question and its answer, for both sides. */
 class Exchange {
   readonly #questions: RecordMac;
   readonly #answers: RecordMac;
@@ -59,7 +59,7 @@ class Exchange {
     return this.#questions.accepts(this.#question, Buffer.from(mac, 'base64url'));
   }
 
-  /** Text that the MAC of the answer's next piece covers. */
+  /** Text that the next MAC of the answer covers. */
   #answered(mark: string, text: string): Buffer {
     return Buffer.from(`${this.#pieces++}\n${mark}\n${this.#question.toString()}\n${text}`);
   }
@@ -73,7 +73,7 @@ class Exchange {
   }
 }
 
-/** Prepares a question to this incarnation: its `Authorization` header, and a reader of authenticated answers. */
+/** Prepares a question to this incarnation of a process. Returns the `Authorization` header and a reader for the answer. */
 export function signQuestion(token: string, asked: Omit<Question, 'nonce'>): SignedQuestion {
   if (!partSchema.safeParse(asked.challenge).success) throw new Error('this is not a challenge');
   const exchange = new Exchange(token, { ...asked, nonce: randomBytes(18).toString('base64url') });
@@ -82,7 +82,7 @@ export function signQuestion(token: string, asked: Omit<Question, 'nonce'>): Sig
 
 export interface SignedQuestion {
   readonly authorization: string;
-  /** Yields whole lines. Throws at the first piece without a valid MAC, or if the end is missing. */
+  /** Yields whole lines of the answer. Throws at the first piece without a valid MAC, or if the end is missing. */
   answer(body: AsyncIterable<Uint8Array>): AsyncGenerator<string, void>;
 }
 
@@ -118,15 +118,15 @@ async function* splitLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<stri
   }
 }
 
-/** Seals an answer in pieces with a bounded number of lines. */
+/** Adds MACs to an answer. Each covers a piece with a bounded number of lines. */
 export type SealAnswer = (pages: AsyncIterable<readonly string[]>) => AsyncIterable<string>;
 
-/** Accepts signed questions to one process, each only once. */
+/** Accepts signed questions to one process. Each question is accepted only once. */
 export class SignedQuestions {
   readonly #token: string;
   readonly #incarnation: string;
   readonly #sealer = new Sealer(randomUUID(), 'challenge');
-  /** Expiry of each used challenge, oldest first. Until then it could be replayed. */
+  /** Times when used challenges expire, oldest first. Until then, someone could replay them. */
   readonly #used = new Map<string, number>();
 
   constructor(token: string, incarnation: string) {
@@ -134,12 +134,12 @@ export class SignedQuestions {
     this.#incarnation = incarnation;
   }
 
-  /** Issues a challenge. Nothing is stored until it is used, because anyone may request any number of challenges. */
+  /** Issues a challenge. It is stored only once it is used, because anyone may request any number of challenges. */
   challenge(): string {
     return this.#sealer.seal({ id: randomUUID(), untilMs: performance.now() + challengeMs });
   }
 
-  /** Returns a function that seals the answer; undefined if the question is invalid, expired or repeated. */
+  /** Returns a function that signs the answer, or undefined if the question is invalid, expired or repeated. */
   accept(path: string, authorization: string): SealAnswer | undefined {
     const [scheme, parts = ''] = authorization.split(' ', 2);
     const [challenge, nonce, mac] = parts.split('.', 3).map((part) => partSchema.safeParse(part).data);

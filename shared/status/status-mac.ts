@@ -1,4 +1,4 @@
-/** Authenticates status records, whose writers have the gateway token. */
+/** Authenticates status records by the gateway token, which all their writers have. */
 import { statusTopic } from '../../schemas/records/status.ts';
 import { RecordMac } from '../log/core/record-mac.ts';
 

@@ -1,4 +1,4 @@
-/** Metrics of status records that the log refused or that a reader ignored. */
+/** Metrics of status records that the log refused to append or that readers ignored. */
 import type { Registry } from 'prom-client';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';
 import type { RateLimitedLine } from '../runtime/rate-limited-line.ts';

@@ -1,6 +1,7 @@
 /**
- * Publishes this process's status as soon as its position changes, and every two seconds. Only one append is in flight, and
- * each report contains the full state, so a slow log costs reports but never memory. A refused record is counted and logged.
+ * Publishes this process's status whenever its position changes, and every two seconds. Only one append is in flight, and
+ * each report contains the full state. So a slow log makes reports rarer but never uses up memory. Refused records are
+ * counted and logged.
  */
 import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/records/status.ts';
@@ -13,13 +14,13 @@ import { Waiters } from '../runtime/waiters.ts';
 import type { StatusMac } from './status-mac.ts';
 
 const intervalMs = 2000;
-/** Time in ms for which an acknowledged report proves that the brokers can be reached. */
+/** Time in ms after an acknowledged report for which the brokers count as reachable. */
 const acknowledgedForMs = 10_000;
 const goodbyeTimeoutMs = 1000;
 
 export type ReportBody = Omit<StatusReport, 'incarnation' | 'n'>;
 
-/** Counts collected between reports, each of which must reach the log once. */
+/** Collects traffic counts between reports. Each count must reach the log once. */
 export interface TrafficSource {
   take(isLast: boolean): TrafficReport | undefined;
   settle(isOnLog: boolean): void;
@@ -31,7 +32,7 @@ export interface StatusPublisherOptions {
   readonly logger: Pick<LineLogger, 'error'>;
 }
 
-/** Sources of all reports, from the first one on. */
+/** Functions from which all reports take their content. */
 export interface ReportSources {
   readonly report: () => ReportBody;
   readonly traffic?: TrafficSource;
@@ -39,7 +40,7 @@ export interface ReportSources {
 
 export class StatusPublisher {
   readonly incarnation = randomUUID();
-  /** Records that the log did not accept, by cause. */
+  /** Number of records that the log did not accept, by cause. */
   readonly refused: RateLimitedLine;
   readonly #options: StatusPublisherOptions;
   readonly #members: (() => Partial<ReportBody> | undefined)[] = [];
@@ -63,20 +64,20 @@ export class StatusPublisher {
     );
   }
 
-  /** Publishes the first report. Until then nothing is published or acknowledged. */
+  /** Publishes the first report. Before that, nothing is published. */
   start(sources: ReportSources): void {
     this.#sources = sources;
     this.#timer = setInterval(() => this.publish(), intervalMs).unref();
     this.publish();
   }
 
-  /** Adds members to all reports from now on, and publishes one. */
+  /** Adds members to all further reports, and publishes one immediately. */
   add(members: () => Partial<ReportBody> | undefined): void {
     this.#members.push(members);
     this.publish();
   }
 
-  /** Whether the log's brokers currently acknowledge this process's writes. */
+  /** Whether the log's brokers are currently acknowledging this process's reports. */
   get isAcknowledged(): boolean {
     return this.acknowledgedWithin(acknowledgedForMs);
   }
@@ -90,7 +91,7 @@ export class StatusPublisher {
     if (!Number.isFinite(this.#acknowledgedMs)) await this.#waiters.next(timeoutMs);
   }
 
-  /** Publishes a report now, or right after the one in flight. */
+  /** Publishes a report now, or after the one in flight. */
   publish(): void {
     const sources = this.#sources;
     if (this.#closed || sources === undefined) return;
@@ -106,7 +107,7 @@ export class StatusPublisher {
     });
   }
 
-  /** Publishes the `stopped` report, waiting at most a second for the log. */
+  /** Publishes the `stopped` report. Waits for the log for at most a second. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#closed = true;
@@ -134,7 +135,7 @@ export class StatusPublisher {
   }
 }
 
-/** Encodes a report. If it is too large, leaves out its nodes, because a process without any reports would seem dead. */
+/** Encodes a report. If it is too large, its nodes are omitted, because a process without reports would seem dead. */
 export function encode(report: StatusReport): Buffer {
   const value = Buffer.from(JSON.stringify(report));
   if (value.length <= statusBytesMax || report.nodes === undefined) return value;

@@ -1,20 +1,21 @@
 /**
- * Billing periods: from an organisation's anchor day to the same day of the next month, in UTC, or the month's last day if it
- * is shorter (anchor 31: 28 or 29 February). Periods cover all time, because only the day of the month matters. Pure.
+ * Computes billing periods. A period lasts from an organisation's anchor day to the same day of the next month, in UTC. In a
+ * month without that day, the last day counts (anchor 31: 28 or 29 February). Periods cover all time, because only the day of
+ * the month matters. The code is pure.
  */
 
 export interface Period {
-  /** First day, `YYYY-MM-DD`. */
+  /** First day of the period, as `YYYY-MM-DD`. */
   readonly start: string;
   readonly startMs: number;
-  /** First moment of the next period, when the allowance refills. */
+  /** Time when the next period begins and the allowance refills, in ms since 1970. */
   readonly endMs: number;
 }
 
-/** Cache of the last period by day of the month, because the next request nearly always needs the same one. */
+/** Period found last, by anchor day of the month, because the next request nearly always needs the same one. */
 const latest: (Period | undefined)[] = [];
 
-/** Returns the period that contains a moment (ms since 1970). `anchorDay` must be a valid `YYYY-MM-DD`. */
+/** Returns the period that contains a time (ms since 1970). `anchorDay` must be a valid `YYYY-MM-DD`. */
 export function billingPeriod(anchorDay: string, atMs: number): Period {
   const anchorDate = Number(anchorDay.slice(8, 10));
   const known = latest[anchorDate];
@@ -33,7 +34,7 @@ function findPeriod(anchorDate: number, atMs: number): Period {
     : period(periodStart(month - 1, anchorDate), thisMonth);
 }
 
-/** Returns the start of the period that begins in this month; months are counted from year 0. */
+/** Returns the time when the period that begins in this month starts. Months are counted from the year 0. */
 function periodStart(month: number, anchorDate: number): number {
   const year = Math.floor(month / 12);
   const lastDate = new Date(Date.UTC(year, (month % 12) + 1, 0)).getUTCDate();
