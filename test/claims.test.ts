@@ -80,7 +80,7 @@ const claimed: Claim[] = [
   })),
 );
 
-test('each command that a page or a help text names is there, with its options', () => {
+test('every command named on a page or in a help text exists, with its options', () => {
   expect(claimed.length).toBeGreaterThan(200);
   const faults = claimed.flatMap(({ where, line, words }) => {
     const command = namedIn(words);
@@ -109,7 +109,7 @@ const foreignFlags = new Set(
     .split(' '),
 );
 
-test('each option in the code of a page is one of the program, or of a known other program', () => {
+test('every option in a page’s code belongs to the program or to another known program', () => {
   const known = new Set(all.flatMap(({ options }) => options.map(({ long }) => long)));
   const faults = pages.flatMap((page) =>
     codeOf(read(page)).flatMap((line) =>
@@ -136,7 +136,7 @@ const inTable = variables.flatMap(([name, meaning]) => [
 const knownVariables = new Set([...ofOptions, ...inTable]);
 const ofTools = /^HEADGATE_(?:TEST_\w+|WRITE_SCHEMAS|SEED|ATTACK_\w+|BUILD_REVISION)$/;
 
-test('each variable that a page, a unit, a chart or a source names is read by a process, and is in the reference', () => {
+test('every variable named in a page, unit, chart or source is read by a process and is in the reference', () => {
   const texts = [
     ...pages,
     'docker-compose.yml',
@@ -156,7 +156,7 @@ test('each variable that a page, a unit, a chart or a source names is read by a 
   expect(faults).toEqual([]);
 });
 
-test('each option of a process has its variable, which a page or --help names', () => {
+test('every process option has a variable that a page or --help names', () => {
   const processes = program.commands.filter(({ options }) =>
     options.some(({ envVar }) => envVar !== undefined),
   );
@@ -177,7 +177,7 @@ test('each option of a process has its variable, which a page or --help names', 
   expect(without).toEqual([]);
 });
 
-test('each exit code that a page or a help text names is one of the table', () => {
+test('every exit code named on a page or in a help text is in the table', () => {
   const texts = [...pages.map((page) => [page, read(page)] as const), ...helpTexts];
   const faults = texts.flatMap(([where, text]) =>
     [...text.matchAll(/\bexit(?:s| code)? (\d{1,3})\b/g)]
@@ -187,7 +187,7 @@ test('each exit code that a page or a help text names is one of the table', () =
   expect(faults).toEqual([]);
 });
 
-test('each script and each bench that a page names is there, and each bench is in the table of docs/performance.md', () => {
+test('every script and bench named on a page exists, and every bench is in the table of docs/performance.md', () => {
   const { scripts, engines } = JSON.parse(read('package.json')) as {
     scripts: Record<string, string>;
     engines: { node: string };
@@ -220,6 +220,6 @@ test('each script and each bench that a page names is there, and each bench is i
   expect(others.filter((text) => !text.endsWith(` ${node}`))).toEqual([]);
 });
 
-test('docs/cli.md is what the commands say: npm run reference writes it', () => {
+test('docs/cli.md matches the commands: npm run reference writes it', () => {
   expect(read('docs/cli.md')).toBe(referenceOf(program));
 });

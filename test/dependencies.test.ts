@@ -28,11 +28,11 @@ const rows = [
   ...read('docs/dependencies.md').matchAll(/^\| (?!package|-)(.+?) \| (.+?) \| (.+?) \| (.+?) \|/gm),
 ];
 
-test('the list of dependencies is that of package.json, each once', () => {
+test('the list of dependencies matches package.json, each once', () => {
   expect(rows.map(([, name]) => name).sort()).toEqual(Object.keys(direct).sort());
 });
 
-test('version, licence and install script of each are those that are installed', () => {
+test('each version, licence and install script matches the installed package', () => {
   const listed = rows.map(([, name = '', version, licence, script]) => ({ name, version, licence, script }));
   const installed = listed.map(({ name }) => {
     const locked = packages[`node_modules/${name}`];
@@ -71,14 +71,14 @@ function isNamed(name: string, texts: readonly string[]): boolean {
   return texts.some((text) => text.includes(`'${name}'`) || text.includes(`'${name}/`));
 }
 
-test('every dependency at run time is named by a source at run time', () => {
+test('every run-time dependency is named in a run-time source', () => {
   const unused = Object.keys({ ...dependencies, ...optionalDependencies }).filter(
     (name) => !isNamed(name, runTime),
   );
   expect(unused).toEqual([]);
 });
 
-test('every dependency of development is named by a source, runs in a script, or holds the types of another', () => {
+test('every development dependency is named in a source, runs in a script, or has types for another one', () => {
   const scripts = `${Object.values(manifest.scripts).join('\n')}\n${read('tools/scripts/build.mjs')}`;
   const unused = Object.keys(devDependencies).filter((name) => {
     const typed = /^@types\/(.+)$/.exec(name)?.[1];

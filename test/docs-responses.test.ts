@@ -97,7 +97,7 @@ function refusal(fields: Fields): string | undefined {
   return undefined;
 }
 
-test('every field of the schema has a row, and every row is a field', () => {
+test('every field of the schema has a row in the table, and every row is a field', () => {
   const named = new Set(fieldRows.map(({ name }) => name.split('.')[0]));
   expect([...named].sort()).toEqual(Object.keys(responsesRequestSchema.shape).sort());
   expect(fieldRows.map(({ name }) => name).sort()).toEqual(Object.keys(samples).sort());
@@ -160,7 +160,7 @@ const tools: Fields = {
 
 const kindRows = rows.filter(({ name }) => name.includes(' '));
 
-test('every kind of item and tool of the schema has a row', () => {
+test('every kind of item and tool in the schema has a row', () => {
   const known = (name: string): boolean => {
     const [group, kind = ''] = name.split(' ');
     const unknown = group === 'item' ? { input: [{ type: kind }] } : { input: 'hi', tools: [{ type: kind }] };
@@ -174,7 +174,7 @@ test('every kind of item and tool of the schema has a row', () => {
   expect(candidates.filter(known).sort()).toEqual(itemRows.sort());
 });
 
-test.each(kindRows)('of the kind $name: $here', ({ name, here }) => {
+test.each(kindRows)('the kind $name is $here', ({ name, here }) => {
   const [group, kind = ''] = name.split(' ');
   const last = { role: 'user', content: 'hi' };
   const fields =

@@ -12,7 +12,7 @@ import { anthropicNoOpFields, noOpFields, responsesNoOpFields } from './support/
 
 const read = (name: string): string => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
 
-test('the README lists every refusal with its status, and no other', () => {
+test('the README lists exactly the existing refusals with their status', () => {
   const rows = [...read('README.md').matchAll(/^\| (\w+) \| (\d{3}) \| .* \|$/gm)].map(([, type, status]) => [
     type,
     Number(status),
@@ -22,7 +22,7 @@ test('the README lists every refusal with its status, and no other', () => {
   );
 });
 
-test('docs/api.md lists every field that is accepted without effect, and no other', () => {
+test('docs/api.md lists exactly the fields that are accepted without effect', () => {
   const listed = [...read('docs/api.md').matchAll(/^\| `([^`]+)` \| ([^|]*) \|$/gm)].map(
     ([, path, text]) => `${path}: ${text}`,
   );
@@ -60,7 +60,7 @@ async function expectTable(
   await expect(written).toMatchFileSnapshot(`../${name}`);
 }
 
-test('docs/api.md says which engine takes each setting of a chat: run this test with --update to write it', async () => {
+test('docs/api.md shows which engine supports each chat setting: run this test with --update to write it', async () => {
   const cell = (grant: FieldGrant | undefined): string =>
     grant === undefined ? 'no' : (grant.values?.map((value) => `\`${value}\``).join(', ') ?? 'yes');
   const names = Object.keys(chatFields) as (keyof typeof chatFields)[];
@@ -71,7 +71,7 @@ test('docs/api.md says which engine takes each setting of a chat: run this test 
   );
 });
 
-test('docs/log-events.md has every log line: run this test with --update to write it', async () => {
+test('docs/log-events.md lists every log line: run this test with --update to write it', async () => {
   const rows = Object.entries(logEvents).map(([code, [level, text]]) => [`\`${code}\``, level, text]);
   await expectTable('docs/log-events.md', ['event', 'level', 'text'], rows);
 });
@@ -86,7 +86,7 @@ function pagesOf(folder: string): { name: string; lines: string[] }[] {
     }));
 }
 
-test('docs/alerts.md has every alert: run this test with --update to write it', async () => {
+test('docs/alerts.md lists every alert: run this test with --update to write it', async () => {
   const rows = pagesOf('runbooks').map(({ name, lines }) => {
     const severityAt = lines.findIndex((line) => line.startsWith('Severity: '));
     const [, severity = ''] = /^Severity: (\w+)\./.exec(lines[severityAt] ?? '') ?? [];
@@ -95,7 +95,7 @@ test('docs/alerts.md has every alert: run this test with --update to write it', 
   await expectTable('docs/alerts.md', ['alert', 'severity', 'what it means'], rows);
 });
 
-test('docs/findings.md has every finding: run this test with --update to write it', async () => {
+test('docs/findings.md lists every finding: run this test with --update to write it', async () => {
   const rows = pagesOf('errors').map(({ name, lines }) => [
     `[${name}](errors/${name}.md)`,
     (lines[0] ?? '').replace(`# ${name}: `, ''),
@@ -103,7 +103,7 @@ test('docs/findings.md has every finding: run this test with --update to write i
   await expectTable('docs/findings.md', ['code', 'finding'], rows);
 });
 
-test('docs/explain.md has every step and cause: run this test with --update to write it', async () => {
+test('docs/explain.md lists every step and cause: run this test with --update to write it', async () => {
   const textsOf = (cause: Cause): string => `\`${causeText(cause, '…')}\``;
   const rows = stepNames.map((step) => {
     const own = causeNames.filter((cause) => causes[cause].step === step);
@@ -113,7 +113,7 @@ test('docs/explain.md has every step and cause: run this test with --update to w
   await expectTable('docs/explain.md', ['step', 'refused with', 'cause'], rows);
 });
 
-test('the changelog names each critical event that came later: an older build halts at it', () => {
+test('the changelog names each critical event added later, because older builds halt at it', () => {
   const later = eventTypeNames.filter((type) => {
     const { critical, foldVersion } = eventDefinitions[type];
     return critical && foldVersion > 1;
@@ -121,7 +121,7 @@ test('the changelog names each critical event that came later: an older build ha
   expect(later.filter((type) => !read('CHANGELOG.md').includes(`\`${type}\``))).toEqual([]);
 });
 
-test('the README shows the two commands, and both are scripts of the package', () => {
+test('the README shows the start and test commands, and both are package scripts', () => {
   const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
   expect(read('README.md')).toContain('npm ci && npm start');
   expect(read('README.md')).toContain('npm ci && npm test');

@@ -12,15 +12,15 @@ if (process.env['HEADGATE_WRITE_SCHEMAS'] === '1') {
   for (const [file, text] of Object.entries(files)) writeFileSync(new URL(file, folder), text);
 }
 
-test.each(Object.keys(files))('schemas/json/%s is what the zod schema gives', (file) => {
+test.each(Object.keys(files))('schemas/json/%s matches the zod schema', (file) => {
   expect(readFileSync(new URL(file, folder), 'utf8')).toBe(files[file]);
 });
 
-test('schemas/json holds nothing else', () => {
+test('schemas/json contains nothing else', () => {
   expect(readdirSync(folder).sort()).toEqual(Object.keys(files).sort());
 });
 
-test('every event type is in the schema file, with its version', () => {
+test('the schema file contains every event type with its version', () => {
   const events = JSON.parse(readFileSync(new URL('events.json', folder), 'utf8')) as Record<
     string,
     { version: number; data: object }

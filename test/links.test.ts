@@ -51,7 +51,7 @@ function linksOf(page: string): Link[] {
   });
 }
 
-test('every link leads to a file, and to a heading of it', () => {
+test('every link leads to an existing file and heading', () => {
   const lost = pages.flatMap((page) =>
     linksOf(page)
       .filter(({ path, anchor }) => {
@@ -63,7 +63,7 @@ test('every link leads to a file, and to a heading of it', () => {
   expect(lost).toEqual([]);
 });
 
-test('every page of docs/ is at most two steps from the README', () => {
+test('every page in docs/ is at most two clicks from the README', () => {
   const targets = (page: string): string[] => linksOf(page).map(({ path }) => path);
   const first = targets('README.md');
   const reached = new Set([...first, ...first.flatMap(targets)]);

@@ -19,7 +19,7 @@ const exempt: Readonly<Record<string, string>> = {
   'Limits 7': 'the numbers are left open; an operator sets them',
 };
 
-test('the specification is read whole: each chapter has as many clauses as it should', () => {
+test('the whole specification is read: each chapter has the expected number of clauses', () => {
   const counts: Record<string, number> = {};
   for (const clause of clauses.keys()) {
     const list = clause.replace(/ \d+$/, '');
@@ -45,7 +45,7 @@ test('the specification is read whole: each chapter has as many clauses as it sh
   });
 });
 
-test('every clause has a test that cites it, or a reason why it has none', () => {
+test('every clause has a test that cites it or a reason for having none', () => {
   const cited = new Set(citations.map(({ clause }) => clause));
   const missing = [...clauses.keys()].filter(
     (clause) => !cited.has(clause) && !Object.hasOwn(exempt, clause),
@@ -60,7 +60,7 @@ test('every clause that a test cites exists', () => {
   expect(unknown).toEqual([]);
 });
 
-test('only a clause that leaves its matter open goes without a test, and only as long as it has none', () => {
+test('only clauses left open by the specification are exempt, and only while no test cites them', () => {
   const cited = new Set(citations.map(({ clause }) => clause));
   for (const clause of Object.keys(exempt)) {
     expect(clauses.get(clause), clause).toContain('not shown');
@@ -80,6 +80,6 @@ test.each([
   ["test.todo('Errors 9: not written');", []],
   ["test('Nothing at all: four', () => {", []],
   ["expect(x).toBe('Errors 10: no name');", []],
-])('citations are read from a source (%#)', (source, expected) => {
+])('citations are found in a source (%#)', (source, expected) => {
   expect(testNames(source).flatMap(citationsIn)).toEqual(expected);
 });

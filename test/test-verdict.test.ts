@@ -39,7 +39,7 @@ function verdict(files: Readonly<Record<string, string>>, command?: readonly str
   return { status, lines: stdout.trim().split('\n') };
 }
 
-test('files that failed by the machine and pass alone are named with their seeds, and the run passes', {
+test('files that fail because of the machine and pass alone are named with their seeds, and the run passes', {
   timeout,
 }, () => {
   // A process test, and a unit test in `test/`, which may start a fleet. Both are run again after a failure.
@@ -54,7 +54,7 @@ test('files that failed by the machine and pass alone are named with their seeds
   expect(lines.join('\n')).toMatch(/by project:\n +\d+ {2}(?:unit|process) \(\d files\)\n/);
 });
 
-test('a unit test that fails is not run again, and what fails twice has failed', { timeout }, () => {
+test('a failing unit test is not repeated, and a test that fails twice has failed', { timeout }, () => {
   const { status, lines } = verdict({ 'a.unit.test.js': first, 'b.process.test.js': always });
   expect(lines.filter((line) => line.startsWith('once more'))).toEqual([
     'once more, alone: b.process.test.js',
@@ -69,7 +69,7 @@ test('a unit test that fails is not run again, and what fails twice has failed',
   expect(status).toBe(1);
 });
 
-test('an error that no test catches is one of its file, and fails the run unless the file passes alone', {
+test('an uncaught error belongs to its file, and fails the run unless the file passes alone', {
   timeout,
 }, () => {
   const once = `import { existsSync, writeFileSync } from 'node:fs'; import { test } from 'vitest';
@@ -91,7 +91,7 @@ test('leaves a promise', async () => {
   expect([process.status, unit.status]).toEqual([0, 1]);
 });
 
-test('a failing status that no test explains fails the run, also where all that failed passes alone', {
+test('a failing status that no test explains fails the run, even if all failures pass alone', {
   timeout,
 }, () => {
   const none = verdict({}, [process.execPath, '-e', 'process.exit(1)', '--']);
@@ -103,9 +103,9 @@ test('a failing status that no test explains fails the run, also where all that 
 
 test.each([
   ['npm test', ['unit', 'smoke', 'kafka-smoke']],
-  ['npm test -- --all, what waits', ['process', 'browser', 'kafka', 'llamacpp']],
+  ['npm test -- --all, waiting projects', ['process', 'browser', 'kafka', 'llamacpp']],
 ])(
-  '%s: what runs together has one number of workers, without which Vitest runs nothing',
+  '%s: projects that run together have the same number of workers, without which Vitest runs nothing',
   async (_command, names) => {
     // The path is resolved at run time, so that the build does not compile the configuration too.
     const { default: config } = await import(resolve('vitest.config.ts'));
@@ -116,7 +116,7 @@ test.each([
   },
 );
 
-test('the files that begin first are there', () => {
+test('the files to run first exist', () => {
   expect(longestFiles.filter((file) => !existsSync(file))).toEqual([]);
   expect(new Set(longestFiles).size).toBe(longestFiles.length);
 });

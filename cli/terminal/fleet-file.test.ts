@@ -156,7 +156,7 @@ test('references into an omitted section are not checked', () => {
   expect(lines('version: 1\norganisations: [{ id: o, name: O, tier: Platinum }]')).toEqual([]);
 });
 
-test('aliases are followed, and a fault in one is reported where its text is', () => {
+test('aliases are followed, and a fault in an alias is reported at its own place in the text', () => {
   const text = 'version: 1\nmodels:\n  - &m { id: a, family: 7 }\n  - *m';
   expect(lines(text)).toContain(
     'f.yaml:3:25 models[0].family: Invalid input: expected string, received number',

@@ -101,7 +101,7 @@ test.each([
   expect(answer).toContain(message);
 });
 
-test('a WebSocket upgrade with a body is not asked for it', async () => {
+test('a WebSocket upgrade that announces a body gets no 100 Continue', async () => {
   const asks = [
     'GET /admin/v1/events/stream?from=1 HTTP/1.1',
     `Host: 127.0.0.1:${api.port}`,

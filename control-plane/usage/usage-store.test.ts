@@ -286,7 +286,7 @@ test('an unknown incarnation begins at 1 in a whole log, and at its first kept r
   expect(trimmed.highWater(a)).toBe(7);
 });
 
-test('an incarnation with waiting rows does not restart where the log was trimmed', () => {
+test('an incarnation with waiting rows does not restart when the log is trimmed', () => {
   const usage = store();
   usage.apply(0, records(0, [row(a, 5)]));
   expect(usage.apply(0, records(100, [row(a, 7)])).gaps).toEqual([{ incarnation: a, next: 1 }]);

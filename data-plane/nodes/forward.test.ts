@@ -447,7 +447,7 @@ test('a node whose whole answer never ends is cut off at the bound', async () =>
   expect(server.pools.answerBytes.usedBytes).toBe(0);
 });
 
-test('a node that sends early responses without end is cut off', async () => {
+test('a node that sends endless early responses is cut off', async () => {
   const server = createTcpServer((socket) => {
     socket.on('error', () => undefined);
     const more = setInterval(() => socket.write('HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n'), 1);

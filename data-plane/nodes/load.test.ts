@@ -57,7 +57,7 @@ test.each([
   [2, 6],
   [5, 3],
   [60, 3],
-])('a node that answers nobody is set aside if clients give up after %i s, at request %i', (seconds, at) => {
+])('a node that never answers is set aside if clients give up after %i s, at request %i', (seconds, at) => {
   const node = loadAt();
   for (let request = 1; request < at; request += 1) {
     giveUp(node, seconds);

@@ -237,7 +237,7 @@ test('a TLS node that ends the handshake counts as not reached', async () => {
   expect([called.isSent, called.failure]).toEqual([false, 'unreached']);
 });
 
-test('a node that sends early responses without end is given up', async () => {
+test('a node that sends endless early responses is given up', async () => {
   const { url } = await node((socket) => socket.write('HTTP/1.1 102 Processing\r\n\r\n'.repeat(9)));
   expect(await ended(call(pools(), url))).toBe('the node sent too many early answers');
 });

@@ -120,7 +120,7 @@ test('a client that leaves before a node is chosen counts for no node, and its r
   expect(nodes ?? []).toEqual([]);
 });
 
-test('a refusal before the request was parsed belongs to nobody', () => {
+test('a refusal before the request was parsed counts for no organisation', () => {
   const source = reports();
   source.addEarly({ requestId: 'req_2', refusal: unavailable() });
   expect(last(source).rows).toMatchObject([

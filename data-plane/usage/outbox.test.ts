@@ -318,7 +318,7 @@ test('a damaged outbox is quarantined and reported, and recording continues in a
 });
 
 test.each([1, 2])(
-  'a file of format %i is refused by name, with what to do, and stays as it is',
+  'a file of format %i is refused by name, with advice, and stays unchanged',
   async (format) => {
     const db = openDatabase(path, { durability: 'normal' });
     db.pragma(`user_version = ${format}`);

@@ -198,7 +198,7 @@ test('a write costs the same however many records the log contains', async () =>
   expect(await cpu()).toBeLessThan(10 * small);
 });
 
-test('an entry that is named like a segment but is none is removed, and nothing waits for it', async () => {
+test('an entry named like a segment that is not one is removed, and nothing waits for it', async () => {
   const named = (first: number): string => join(folder, `${String(first).padStart(16, '0')}.records`);
   execFileSync('mkfifo', [named(0)]);
   symlinkSync('/dev/zero', named(1));

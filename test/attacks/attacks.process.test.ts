@@ -47,7 +47,7 @@ afterAll(async () => {
 const short = attacks.filter(({ isLong }) => !isLong);
 
 test.each(short.map((attack) => [attack.at, attack.name, attack] as const))(
-  '%s: %s: others are answered, and no process ends or outgrows its bound',
+  '%s: %s: other callers are served, and no process ends or outgrows its bound',
   async (_at, _name, attack) => {
     if (!fleet || !observer || !hostile) throw new Error('not started');
     const { faults, turnsMs } = await runAttack(attack, { fleet, hostile }, observer, seconds);

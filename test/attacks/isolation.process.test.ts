@@ -191,7 +191,7 @@ function leak(_route: Route, { path, body }: CrawlRequest, { status, text }: Ans
   return found.length === 0 ? undefined : `has ${found.join(', ')}: ${text}`;
 }
 
-test('the crawl knows all routes of both listeners', () => {
+test('the crawler knows every route of both listeners', () => {
   const adminRoutes = watched.routes.filter((route) => !isOfConsole(route));
   const consoleRoutes = watched.routes.filter(isOfConsole);
   expect(adminRoutes.length).toBeGreaterThan(70);
@@ -201,7 +201,7 @@ test('the crawl knows all routes of both listeners', () => {
 });
 
 test.each(persons)(
-  '$person learns and changes nothing of another organisation, by the admin API',
+  '$person learns and changes nothing of another organisation through the admin API',
   async ({ person }) => {
     const headers = { authorization: `Bearer ${operatorToken}`, 'x-headgate-as': person };
     const caller = { name: person, base: fleet.controlPlane.admin, headers };
@@ -216,7 +216,7 @@ test.each(persons)(
 );
 
 test.each(persons)(
-  '$person learns and changes nothing of another organisation, in the console',
+  '$person learns and changes nothing of another organisation through the console',
   async ({ person }) => {
     const cookie = await consoleCookie(fleet.admin, {
       console: consoleOf(),
@@ -230,10 +230,10 @@ test.each(persons)(
 );
 
 test.each([
-  ['the token of a gateway', (): string => gatewayToken, 'gateway'],
-  ['the token of a node', (): string => nodeToken, 'node'],
-  ['a token of nobody', (): string => 'a-token-of-nobody', undefined],
-] as const)('%s opens its own routes alone', async (name, tokenOf, opens) => {
+  ['a gateway’s token', (): string => gatewayToken, 'gateway'],
+  ['a node’s token', (): string => nodeToken, 'node'],
+  ['an unknown token', (): string => 'a-token-of-nobody', undefined],
+] as const)('%s opens only its own routes', async (name, tokenOf, opens) => {
   const headers = { authorization: `Bearer ${tokenOf()}` };
   const caller = { name, base: fleet.controlPlane.admin, headers };
   const routes = watched.routes.filter((route) => !isOfConsole(route) && route.access !== opens);
@@ -243,7 +243,7 @@ test.each([
   expect(faults).toEqual([]);
 });
 
-test('nobody is answered by the console but by what is public', async () => {
+test('the console answers signed-out callers only on public routes', async () => {
   const caller = { name: 'nobody', base: consoleOf(), headers: {} };
   const { faults } = await crawl(caller, watched.routes.filter(isOfConsole), (route, asked, answer) =>
     route.access === 'public' || answer.status >= 400 ? leak(route, asked, answer) : 'is answered',
@@ -251,7 +251,7 @@ test('nobody is answered by the console but by what is public', async () => {
   expect(faults).toEqual([]);
 });
 
-test('what the operator tries on any route writes nothing and is no fault', async () => {
+test('an operator’s dry runs on any route write nothing and cause no fault', async () => {
   const headers = { authorization: `Bearer ${operatorToken}` };
   const caller = { name: 'operator', base: fleet.controlPlane.admin, headers, isDry: true } as const;
   const routes = watched.routes.filter((route) => !isOfConsole(route) && route.access !== 'node');

@@ -188,7 +188,7 @@ function said({ recorded }: Effect): Record<string, string> {
 }
 
 test(
-  `Effect: ${commands} commands at random turn those answers that their effect named`,
+  `Effect: ${commands} random commands change exactly the answers that their effect named`,
   async () => {
     let before = await answers();
     const kinds = new Map<string, number>();

@@ -82,7 +82,7 @@ afterEach(async () => {
 });
 
 test(
-  'control planes that are killed after each of its steps finish the change, and each step is in the log once',
+  'control planes killed after each of their steps finish the change, and the log has each step once',
   async () => {
     const { id } = await limit(99);
     for (const wave of [1, 2, 3]) {
@@ -100,7 +100,7 @@ test(
 );
 
 test(
-  'control planes that are killed while the first wave refuses withdraw the change when they are back, once',
+  'control planes killed while the first wave refuses withdraw the change once, when they are back',
   async () => {
     const load = new SteadyLoad(fleet);
     onTestFinished(() => load.stop());
@@ -126,7 +126,7 @@ test(
 );
 
 test(
-  'while the log takes nothing a change stays where it is, and continues afterwards: no gateway counts as silent',
+  'while the log accepts nothing, a change waits and then continues, and no gateway counts as silent',
   async () => {
     const { id } = await limit(98, '1h');
     const topics = [controlTopic, statusTopic].map((topic) =>
@@ -155,7 +155,7 @@ test(
 );
 
 test(
-  'a gateway that joins is in no wave that has begun, one that is killed is in its wave again, and a name decides',
+  'a joining gateway is in no wave that has begun, a killed one returns to its wave, and names decide',
   async () => {
     const { id } = await fleet.stage('waves=gw-01,all&hold=1h&watch=least=100000');
     await are(403, 200, 200);

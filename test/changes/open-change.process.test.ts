@@ -43,7 +43,7 @@ async function areRefused(refusals: readonly [line: string, code: number, text: 
   }
 }
 
-test('what cannot be staged is refused with its reason, and nothing is written', async () => {
+test('commands that cannot be staged are refused with the reason, and nothing is written', async () => {
   await headgate('model set echo-new --family echo');
   const { id } = await stage('pool install echo-new');
   const keys = join(fleet.dir, 'keys.yaml');
@@ -76,7 +76,7 @@ test('what cannot be staged is refused with its reason, and nothing is written',
   expect(await position()).toBe(after);
 });
 
-test('a fleet file is staged as a whole, and its waves are printed, also where it would not be written', async () => {
+test('a fleet file is staged as a whole, and its waves are printed, even in a dry run', async () => {
   const exported = (await headgate('export')).out;
   const path = join(fleet.dir, 'fleet.yaml');
   writeFileSync(path, exported.replace(/( +)- echo-large\n/, ''));
@@ -110,7 +110,7 @@ test('a fleet file is staged as a whole, and its waves are printed, also where i
   expect(await position()).toBe(after);
 });
 
-test('a stage that is repeated answers with its own change, whatever was staged after it', async () => {
+test('repeating a stage command returns its own change, whatever was staged later', async () => {
   const once = `${take} --command-id stage-once-only`;
   const { id } = await stage(once);
   await answered(`change withdraw ${id}`);
@@ -129,7 +129,7 @@ test('a change whose model was removed meanwhile does not continue, says so, and
   expect((await answered<Change>(`change withdraw ${id}`)).state).toBe('withdrawn');
 });
 
-test('an export has the state without the open change; a backup is restored with it open', async () => {
+test('an export omits the open change, but a restored backup contains it', async () => {
   const exported = (await headgate('export')).out;
   const { id } = await stage(`${take} ${firstWave}`);
   await are(403, 200);
@@ -158,7 +158,7 @@ test('an export has the state without the open change; a backup is restored with
   await are(200, 200);
 });
 
-test('what an open change refused is decided again as it was; a completed one is in force everywhere, and undone', async () => {
+test('recorded refusals of an open change are decided again alike, and a completed one applies and is undone', async () => {
   const { id } = await stage(`${take} ${firstWave}`);
   await are(403, 200);
   const decisions = await headgate('decisions export');

@@ -16,7 +16,7 @@ beforeAll(() => fleet.open(1, gateways), scaledMs(120_000));
 afterAll(() => fleet.close());
 
 test(
-  'a change that takes a model from the plan in use is withdrawn by itself, and only its first wave refused',
+  'a change that removes a model in use from the plan is withdrawn automatically after its first wave',
   async () => {
     const load = new SteadyLoad(fleet);
     onTestFinished(() => load.stop());
@@ -52,7 +52,7 @@ test(
 );
 
 test(
-  'callers without a key neither withdraw a change nor let it continue',
+  'callers without a key neither withdraw a change nor help it continue',
   async () => {
     const load = new SteadyLoad(fleet);
     onTestFinished(() => load.stop());

@@ -24,14 +24,14 @@ beforeAll(() => {
 });
 afterAll(() => cut.catch(() => undefined));
 
-test('a broker killed under commands of two control planes loses no acknowledged one, and all folds stay equal', async () => {
+test('killing a broker under two control planes’ commands loses no acknowledged one, and all folds stay equal', async () => {
   const figures = await brokerKills({ nodes: 1, kills: 1, seed });
   log(figures);
   expect(figures.faults).toEqual([]);
   expect(figures.commands.done).toBeGreaterThan(10);
 });
 
-test('appends that are frozen, lost, late or forged leave each command done once or refused', async () => {
+test('frozen, lost, late or forged appends leave each command done once or refused', async () => {
   const figures = await racing({
     freezesMs: [1000],
     randomFreezes: 1,
@@ -44,7 +44,7 @@ test('appends that are frozen, lost, late or forged leave each command done once
   expect(figures.skipped).toBeGreaterThan(2);
 });
 
-test('Events: usage over Kafka is billed once and folded alike, whatever is killed, written twice or deleted', async () => {
+test('Events: usage over Kafka is billed once and folded alike, despite kills, repeated records and deletions', async () => {
   const figures = await usage({ kills: 3, seed });
   log(figures);
   expect(figures.faults).toEqual([]);
@@ -53,13 +53,13 @@ test('Events: usage over Kafka is billed once and folded alike, whatever is kill
   expect(figures.missingOwnAgesMs[0] ?? 0).toBeLessThan(4 * forgottenMsMax);
 });
 
-test('without a control plane nothing changes for callers, and without Kafka a gateway keeps serving and recovers', async () => {
+test('without a control plane callers notice nothing, and without Kafka a gateway keeps serving and recovers', async () => {
   const figures = await outage({ planeDownMs: 1000, kafkaDownMs: 3000, coldStart: false, backSecondsMax });
   log(figures);
   expect(figures.faults).toEqual([]);
 });
 
-test('Limits: a revoked key is refused by every gateway within 60 s, cut off, started without the log or frozen', async () => {
+test('Limits: every gateway refuses a revoked key within 60 s, even cut off, started without the log or frozen', async () => {
   const figures = await cut;
   log(figures);
   expect(figures.faults).toEqual([]);

@@ -24,7 +24,7 @@ const versions = [
 for (const { version, manners } of versions)
   proveMessagesClient(`@anthropic-ai/sdk ${version}`, manners, () => anthropicClient(version));
 
-describe.each(versions)('@anthropic-ai/sdk $version, its keys', ({ version }) => {
+describe.each(versions)('the keys of @anthropic-ai/sdk $version', ({ version }) => {
   let client: AnthropicClient;
   beforeAll(async () => {
     client = await anthropicClient(version);
@@ -32,7 +32,7 @@ describe.each(versions)('@anthropic-ai/sdk $version, its keys', ({ version }) =>
   const bearer = (key: string) => ({ apiKey: null, authToken: key });
   const header = (key: string) => ({ headers: { 'x-api-key': key } });
 
-  test('Authentication 2: the key is taken from either header, and from both where they agree', async () => {
+  test('Authentication 2: the key may be in either header, or in both if they agree', async () => {
     const { acme } = at().keys;
     const ask = { ...toStack(), text: 'hello' };
     await client.send(bearer(acme), ask);
@@ -49,7 +49,7 @@ describe.each(versions)('@anthropic-ai/sdk $version, its keys', ({ version }) =>
     ]);
   });
 
-  test('Authentication 2: two keys that differ are none, though both are valid', async () => {
+  test('Authentication 2: two different keys are not accepted, even if both are valid', async () => {
     const { acme } = at().keys;
     const other = (await at().fleet.key('acme')).value;
     await at().fleet.settle();
@@ -62,7 +62,7 @@ describe.each(versions)('@anthropic-ai/sdk $version, its keys', ({ version }) =>
     expect(at().wires.acme.sightings).toHaveLength(1);
   });
 
-  test('Authentication 2: on a stack of somebody else a key counts only as a bearer', async () => {
+  test('Authentication 2: on another organisation’s stack, a key counts only as a bearer token', async () => {
     const { lone } = at().keys;
     const ask = { ...toStack(), key: lone, text: 'hello' };
     const byHeader = client.send({ apiKey: 'unused' }, ask, {

@@ -74,7 +74,7 @@ const recorded = async (): Promise<number> => {
 const tokensOf = ({ usage }: Printed) => usage.input_tokens + usage.output_tokens;
 
 test.each(['ANTHROPIC_AUTH_TOKEN', 'ANTHROPIC_API_KEY'] as const)(
-  'Authentication 2: with its key in %s it asks, runs the tool that is called, and reads the answer to its result',
+  'Authentication 2: with its key in %s, Claude Code asks, runs the called tool and reads the final answer',
   async (keyIn) => {
     const before = await recorded();
     const printed = await claude.run({ ...settings, keyIn }, note(), '--allowedTools', 'Read');
@@ -86,7 +86,7 @@ test.each(['ANTHROPIC_AUTH_TOKEN', 'ANTHROPIC_API_KEY'] as const)(
   },
 );
 
-test('two tools, one turn after the other, of which the first shows a picture', async () => {
+test('Claude Code runs two tools in successive turns, the first of which shows a picture', async () => {
   const look = call('Read', { file_path: join(claude.cwd, 'dot.png') });
   const prompt = `${look}\n${call('Bash', { command: 'echo $((6 * 7)) is it' })}`;
   const printed = await claude.run(settings, prompt, '--allowedTools', 'Read,Bash');
@@ -95,7 +95,7 @@ test('two tools, one turn after the other, of which the first shows a picture', 
   expect(asked()).toEqual([message, message, message]);
 });
 
-test('a tool that fails, and a conversation that is taken up again', async () => {
+test('Claude Code reports a failing tool, and resumes the conversation', async () => {
   const failing = call('Read', { file_path: join(claude.cwd, 'missing.txt') });
   const first = await claude.run(settings, failing, '--allowedTools', 'Read');
   expect(first.result).toMatch(/^echo: Error: File does not exist/);
@@ -104,21 +104,21 @@ test('a tool that fails, and a conversation that is taken up again', async () =>
   expect(asked()).toEqual([message, message, message, message]);
 });
 
-test('an answer by a schema', async () => {
+test('Claude Code gets an answer that satisfies a schema', async () => {
   const schema = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
   const prompt = call('StructuredOutput', { city: 'Oslo' });
   const printed = await claude.run(settings, prompt, '--json-schema', JSON.stringify(schema));
   expect(printed).toMatchObject({ is_error: false, structured_output: { city: 'Oslo' } });
 });
 
-test('Endpoints: where it would load tools later it is refused by name, and continues without that by itself', async () => {
+test('Endpoints: tools to be loaded later are refused by name, and Claude Code continues without them', async () => {
   const printed = await claude.run({ ...settings, env: {} }, note(), '--allowedTools', 'Read');
   expect(printed.result).toContain('marzipan');
   expect(asked().at(-1)).toBe(message);
   expect(asked().length).toBeLessThanOrEqual(5);
 });
 
-test('Errors 1, 6: a bad key is reported after one request, a model that is not served after two', async () => {
+test('Errors 1, 6: Claude Code reports a bad key after one request, and an unserved model after two', async () => {
   const denied = await claude.run({ ...settings, key: `${settings.key}x` }, 'hello');
   expect(denied).toMatchObject({ is_error: true, api_error_status: 401 });
   expect(denied.result).toContain('The API key is missing or not valid.');

@@ -64,7 +64,7 @@ const recorded = async (): Promise<number> => {
   return usage.totalTokens;
 };
 
-test('Endpoints: it asks, runs the tool that is called, and reads the answer to its result', async () => {
+test('Endpoints: Codex asks, runs the called tool and reads the final answer', async () => {
   const before = await recorded();
   const run = await codex.run(settings, read);
   expect(run.code, run.printed).toBe(0);
@@ -76,7 +76,7 @@ test('Endpoints: it asks, runs the tool that is called, and reads the answer to 
   await expect.poll(recorded, { timeout: 10_000 }).toBe(before + tokens);
 });
 
-test('several turns: a tool, a picture, a tool of a namespace, and an answer to them', async () => {
+test('Codex completes several turns with a tool, a picture and a namespaced tool', async () => {
   const prompt = [
     read,
     call('view_image', { path: join(codex.cwd, 'dot.png') }),
@@ -92,7 +92,7 @@ test('several turns: a tool, a picture, a tool of a namespace, and an answer to 
   expect(asked()).toEqual(Array(5).fill(request));
 });
 
-test('a conversation that is taken up again in another sandbox', async () => {
+test('Codex resumes a conversation in another sandbox', async () => {
   const first = await codex.run(settings, read);
   expect(first.code, first.printed).toBe(0);
   const again = ['--sandbox', 'workspace-write', 'resume', first.thread ?? '', 'good morning'];
@@ -102,7 +102,7 @@ test('a conversation that is taken up again in another sandbox', async () => {
   expect(asked()).toEqual(Array(3).fill(request));
 });
 
-test('Errors 2: a search that a server would make, which it offers without a sandbox, is refused once, with its message', async () => {
+test('Errors 2: Codex’s server-side web search is refused once, with the message shown', async () => {
   const free = ['--sandbox', 'danger-full-access'];
   const run = await codex.run(settings, ...free, 'hello');
   expect(run.code).not.toBe(0);

@@ -25,7 +25,7 @@ const cli = (...argv: string[]): Promise<CliRun> =>
 
 // "Tokens" has two meanings: all completed tokens, and tokens that count against the allowance. Every page and command must
 // say which of them it shows, and the numbers must equal the clients' own count. This test must run first.
-test('all tokens, and those that count against the allowance, on each page and command', async () => {
+test('pages and commands agree on all tokens and on those that count against the allowance', async () => {
   const { gateways, stacks } = fleet.ready;
   const shared = gateways[0]?.api ?? '';
   const stack = stacks.find(({ id }) => id === 'stk-amber-otter-9k2f')?.url ?? '';
@@ -98,7 +98,7 @@ async function ask(organisation: string, model: string): Promise<Refused> {
   return { status: answer.status, request, message: error?.message ?? '' };
 }
 
-test('a refusal is explained by its request id: step, event, what would serve it, and what was recorded', async () => {
+test('a refusal is explained by its request id: step, event, remedy and recorded facts', async () => {
   const refused = await ask('cedar', 'echo-large');
   expect(refused.status).toBe(403);
   await until(async () => {
@@ -142,7 +142,7 @@ test('a refusal is explained by its request id: step, event, what would serve it
   });
 });
 
-test('a hole of the fleet leads to its explanation; an earlier moment and a difference too', async () => {
+test('a gap in the fleet links to its explanation, also at an earlier time and as a difference', async () => {
   const { position: before } = await fleet.admin<{ position: number }>('GET', '/status');
   const { items } = await fleet.admin<{ items: { id: string; place: { kind: string } }[] }>('GET', '/nodes');
   const pool = items.filter(({ place }) => place.kind === 'pool').map(({ id }) => id);
@@ -199,7 +199,7 @@ test('a member sees what their organisation may use, and nothing of others', asy
   });
 });
 
-test('limits: those of the API, the nearest first, and the same on the page of the organisation', async () => {
+test('the limits page shows the API’s limits, the nearest first, as does the organisation’s page', async () => {
   await fleet.admin('POST', '/organisations/cedar/usage-adjustments', { tokens: 900_000 });
   const { requests, concurrency } = await fleet.admin<LimitUse>('GET', '/organisations/birch/limits');
   expect([typeof requests.limit, typeof concurrency.limit]).toEqual(['number', 'number']);
@@ -231,7 +231,7 @@ test('limits: those of the API, the nearest first, and the same on the page of t
   });
 });
 
-test('events: filters are of the whole log, in the address, and each can be taken away', async () => {
+test('event filters cover the whole log, are kept in the address, and can be removed one by one', async () => {
   await fleet.withPage({}, async (page, watched) => {
     await fleet.asOperator(page, '/events?organisation=birch&type=key.created');
     const events = page.getByRole('list', { name: 'Events' }).getByRole('listitem');
@@ -253,7 +253,7 @@ test('events: filters are of the whole log, in the address, and each can be take
   });
 });
 
-test('a gateway has a page, with the newest commits that it has in force', async () => {
+test('a gateway has a page with the newest commits that it has applied', async () => {
   await fleet.withPage({}, async (page, watched) => {
     await fleet.asOperator(page);
     await page.getByRole('link', { name: 'Gateways', exact: true }).click();
@@ -265,7 +265,7 @@ test('a gateway has a page, with the newest commits that it has in force', async
   });
 });
 
-test('an open change shows its waves and figures, is advanced and withdrawn, and is then listed as over', async () => {
+test('an open change shows its waves and figures, is advanced and withdrawn, and is then listed as closed', async () => {
   const path = '/tiers/Platinum?stage=true&waves=gateway-1,all&hold=1h';
   const { models: _, ...platinum } = await fleet.admin<Record<string, unknown>>('GET', '/tiers/Platinum');
   await fleet.withPage({ width: 1280 }, async (page, watched) => {

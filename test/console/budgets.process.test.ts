@@ -9,7 +9,7 @@ function gzipped(names: readonly string[]): number {
   return names.reduce((sum, name) => sum + gzipSync(readFileSync(new URL(name, folder))).length, 0);
 }
 
-test('the first load and all pages together stay within their budgets', () => {
+test('the first load and all pages together stay within their size budgets', () => {
   const index = readFileSync(new URL('index.html', folder), 'utf8');
   const first = [...index.matchAll(/(?:src|href)="\/(assets\/[^"]+)"/g)].map(([, path = '']) => path);
   const all = readdirSync(new URL('assets/', folder))
@@ -21,12 +21,12 @@ test('the first load and all pages together stay within their budgets', () => {
   expect(gzipped(all)).toBeLessThanOrEqual(150 * 1024);
 });
 
-test('the pages name no other origin, and nothing in them is inline', () => {
+test('the pages refer to no other origin and contain no inline code', () => {
   const index = readFileSync(new URL('index.html', folder), 'utf8');
   expect(index).not.toMatch(/https?:|<style|style=|<script(?![^>]*\bsrc=)|\son\w+=/);
 });
 
-test('the page of the playground stays within its budget, and the proof of work is loaded only where it is asked for', () => {
+test('the playground page stays within its budget, and loads the proof of work only when needed', () => {
   const play = new URL('../../dist/play/', import.meta.url);
   const index = readFileSync(new URL('index.html', play), 'utf8');
   const first = [...index.matchAll(/(?:src|href)="\/(assets\/[^"]+)"/g)].map(([, path = '']) => path);

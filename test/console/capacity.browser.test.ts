@@ -93,7 +93,7 @@ async function openPage(url?: string): Promise<WatchedPage> {
   return watched;
 }
 
-test('a model that a node is loading: how far it is on the pages of stack, nodes and fleet, then that it is served', async () => {
+test('loading a model shows its progress on the stack, node and fleet pages, and then that it is served', async () => {
   const models: string[] = [];
   let report: (percent: number) => void = () => undefined;
   let finish: () => void = () => undefined;
@@ -132,7 +132,7 @@ test('a model that a node is loading: how far it is on the pages of stack, nodes
   await watched.close();
 });
 
-test('of more nodes than anybody can look through, the page of the fleet shows those that do not serve', async () => {
+test('with too many nodes to list, the fleet page shows those that do not serve', async () => {
   const [down = '', ...up] = poolNodes;
   await Promise.all(up.map((node) => startAgent(node, engineOf(['echo-small']))));
   const watched = await openPage();
@@ -157,7 +157,7 @@ test('of more nodes than anybody can look through, the page of the fleet shows t
   await watched.close();
 });
 
-test('the choice of organisations has those that the person may see', async () => {
+test('the organisation menu lists those that the person may see', async () => {
   const choices = async (watched: WatchedPage): Promise<string[]> => {
     const choice = watched.page.getByRole('combobox', { name: 'Organisation' });
     await choice.click();
@@ -177,7 +177,7 @@ test('the choice of organisations has those that the person may see', async () =
   }
 });
 
-test('of more organisations with capacity than columns, the fleet has a table, those first of which a model is missing', async () => {
+test('with too many organisations for columns, the fleet page has a table, missing models first', async () => {
   const ids = Array.from({ length: 26 }, (_, n) => `team-${n}`);
   for (const id of ids) {
     await admin.call('POST', '/organisations', { id, name: `Team ${id.slice(5)}`, tier: 'Platinum' });

@@ -30,7 +30,7 @@ function mapOf(fleet: FleetReads) {
   return { missing, rows: capacities({ ...fleet, places: nodesByPlace(fleet.nodes), missing }) };
 }
 
-test('each organisation with a stack or a node has one entry, with its nodes and what is served nowhere', () => {
+test('each organisation with a stack or node has one entry, with its nodes and unserved models', () => {
   const { missing, rows } = mapOf(fleetOf(3));
   expect(missing.map(({ where }) => where)).toEqual(['the pool', 'stk-1']);
   const short = rows.map(({ id, name, stacks, nodes, missing: holesOfIt }) => [
@@ -45,7 +45,7 @@ test('each organisation with a stack or a node has one entry, with its nodes and
   ]);
 });
 
-test('thousands of stacks and nodes cost a browser some milliseconds, and not each stack all nodes', () => {
+test('thousands of stacks and nodes take a browser only milliseconds', () => {
   const fleet = fleetOf(5000);
   // Comparing each stack with each node would take about a second.
   expect(cpuMsOf(() => void mapOf(fleet))).toBeLessThan(300);

@@ -72,13 +72,13 @@ const cases: Readonly<Record<string, Case>> = {
       { ...ofAddress, path, chosen: inAddress },
     ]),
   ),
-  'the organisation of a new key': {
+  'a new key’s organisation': {
     ...{ ...ofAddress, path: '/keys', chosen: fieldOf('organisation') },
     open: () => button(page, 'Create key').click(),
   },
 };
 
-test.each(Object.entries(cases))('%s is found though it is not among the first thousand', async (_, one) => {
+test.each(Object.entries(cases))('%s can be found beyond the first thousand', async (_, one) => {
   await page.goto(one.path);
   await one.open?.();
   const dialog = page.getByRole('dialog');
@@ -91,7 +91,7 @@ test.each(Object.entries(cases))('%s is found though it is not among the first t
   watched.expectClean();
 });
 
-test('a chooser says how many there are, and is used by keys alone', async () => {
+test('a chooser states how many options exist, and works with the keyboard alone', async () => {
   await page.goto('/keys');
   await button(page, 'Create key').click();
   const dialog = page.getByRole('dialog');
@@ -125,7 +125,7 @@ test('a chooser says how many there are, and is used by keys alone', async () =>
   watched.expectClean();
 });
 
-test('all of them are chosen, too, and an id that was typed in full', async () => {
+test('“All” can be chosen, and so can an id that was typed in full', async () => {
   await page.goto('/keys?org=org-999');
   await chooser(page).click();
   await page.getByRole('option', { name: 'All', exact: true }).click();
@@ -137,7 +137,7 @@ test('all of them are chosen, too, and an id that was typed in full', async () =
   watched.expectClean();
 });
 
-test('a tier that hundreds of organisations have names some of them, and says how many there are', async () => {
+test('a tier used by hundreds of organisations lists some of them and the total number', async () => {
   await page.goto('/tiers/Team');
   await heading(page, 'Team').waitFor();
   await page.getByText('and 500 more').waitFor();
@@ -148,7 +148,7 @@ test('a tier that hundreds of organisations have names some of them, and says ho
   watched.expectClean();
 });
 
-test('a row of an organisation that is not among the first thousand has its name', async () => {
+test('a row shows its organisation’s name even beyond the first thousand', async () => {
   await page.goto('/stacks?q=fleet-996');
   await page.getByRole('link', { name: 'Organisation 996' }).first().waitFor();
   await page.goto('/stacks/stk-large-fleet-994');

@@ -83,7 +83,7 @@ describe('keys', () => {
     });
   });
 
-  test('the keyboard alone creates a key, and cannot lose its value by a second Enter or by Escape', async () => {
+  test('with the keyboard alone a key is created, and its value survives a second Enter or Escape', async () => {
     await withPage({}, async (page) => {
       await asMember(page, 'ana');
       await button(page, 'Create key').click();
@@ -102,7 +102,7 @@ describe('keys', () => {
     });
   });
 
-  test('a viewer sees keys, and no way to make or revoke one; the API refuses both all the same', async () => {
+  test('a viewer sees keys but cannot create or revoke one, and the API refuses both anyway', async () => {
     await withPage({ allowed: /status of 40[13]/ }, async (page) => {
       await asMember(page, 'vic');
       await page.getByRole('row', { name: /made by headgate dev/ }).waitFor();
@@ -118,7 +118,7 @@ describe('keys', () => {
     });
   });
 
-  test('the whole way without a mouse', async () => {
+  test('every step works without a mouse', async () => {
     await withPage({}, async (page) => {
       await page.goto('/sign-in');
       await page.getByRole('button', { name: /^ben,/ }).focus();
@@ -168,7 +168,7 @@ describe('signing in and out', () => {
     });
   });
 
-  test('a link does not take the place of a session without a click', async () => {
+  test('a link does not replace a session without a click', async () => {
     const linkOf = async () => (await dev.admin<{ url: string }>('POST', '/console/links')).url;
     await withPage({}, async (page, watched) => {
       await asMember(page, 'ben', await linkOf());
@@ -182,7 +182,7 @@ describe('signing in and out', () => {
     });
   });
 
-  test('a member sees the pages and the data of their organisation alone', async () => {
+  test('a member sees only their organisation’s pages and data', async () => {
     await withPage({ allowed: /status of 40[13]/ }, async (page) => {
       await asMember(page, 'ben');
       const pages = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
@@ -213,7 +213,7 @@ describe('signing in and out', () => {
   });
 });
 
-test('an owner switches the API style of a stack, and the other SDK reaches it', async () => {
+test('an owner switches a stack’s API style, and the other SDK can reach it', async () => {
   const { url } = dev.ready.stacks.find(({ id }) => id === stack) ?? { url: '' };
   const key = dev.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
   const client = new Anthropic({ baseURL: url.replace(/\/v1$/, ''), apiKey: key, maxRetries: 0 });
@@ -240,7 +240,7 @@ test('an owner switches the API style of a stack, and the other SDK reaches it',
   });
 });
 
-test('the log appears as it grows, with who, what and by which way', async () => {
+test('the log grows live on the page, with person, action and way', async () => {
   await withPage({}, async (page) => {
     await asOperator(page);
     await page.getByRole('link', { name: 'Events', exact: true }).click();
@@ -263,7 +263,7 @@ test('the log appears as it grows, with who, what and by which way', async () =>
   });
 });
 
-test('a page that stays open keeps nothing of the reads that are done', async () => {
+test('a page that stays open keeps nothing from completed reads', async () => {
   await withPage({}, async (page) => {
     await page.addInitScript(`{
       globalThis.held = 0;
@@ -280,7 +280,7 @@ test('a page that stays open keeps nothing of the reads that are done', async ()
   });
 });
 
-test('the past: a page shows any position, changes nothing there, compares it with now, and returns', async () => {
+test('a page shows any past position, allows no changes there, compares it with now, and returns', async () => {
   await withPage({}, async (page, watched) => {
     await asOperator(page, '/keys?org=birch');
     await button(page, 'Create key').waitFor();
@@ -339,7 +339,7 @@ test('the past: a page shows any position, changes nothing there, compares it wi
   });
 });
 
-test('the numbers of the page are those of the API, of the file that it saves and of the command line', async () => {
+test('the page’s figures equal those of the API, of its saved file and of the command line', async () => {
   const { key = '' } = dev.ready.organisations.find(({ id }) => id === 'cedar') ?? {};
   const [gateway] = dev.ready.gateways;
   for (let index = 0; index < 3; index++) expect(await complete(gateway?.api ?? '', key)).toBe(200);
@@ -388,7 +388,7 @@ test('the numbers of the page are those of the API, of the file that it saves an
   });
 });
 
-test('a list of more than a page: windowed, searched whole, and read on by links that the browser goes back on', async () => {
+test('a long list is windowed, searched as a whole, and continued by links that the back button reverses', async () => {
   const { version, ...state } = await dev.admin<{
     version: number;
     organisations: { id: string; members?: object[] }[];
@@ -428,7 +428,7 @@ test('a list of more than a page: windowed, searched whole, and read on by links
   });
 });
 
-test('of more events than a page keeps that come at once, it reads the newest instead', async () => {
+test('if more events arrive at once than a page keeps, it reads the newest instead', async () => {
   await withPage({}, async (page) => {
     await asOperator(page);
     // Delays the display of new events until the test releases them, as a busy browser would.
@@ -455,7 +455,7 @@ test('of more events than a page keeps that come at once, it reads the newest in
   });
 });
 
-test('a session that was used since its page began to follow continues; one that has ended signs out', async () => {
+test('a session renewed while its page was open continues, and an ended one signs out', async () => {
   const allowed = /status of (401|502)/;
   await withPage({ allowed }, async (page) => {
     await asOperator(page);

@@ -24,7 +24,7 @@ const unsafe = [
 const plain = ['a', '"', '\\', '/', '\n', '\t', 'é', '漢', '\\u001b'];
 const texts = fc.array(fc.constantFrom(...unsafe, ...plain), { maxLength: 6 }).map((parts) => parts.join(''));
 
-test('every text of an answer is printable, written as it is or escaped', () => {
+test('every text in a response is printable, either as it is or escaped', () => {
   fc.assert(
     fc.property(texts, fc.boolean(), (text, isEscaped) => {
       const written = JSON.stringify({ items: [text, 1] });

@@ -26,7 +26,7 @@ const samples = eventTypeNames.map((type) => {
   return [type, drawn] as const;
 });
 
-test.each(samples)('%s leads to all that it names', (type, drawn) => {
+test.each(samples)('%s links to everything that it names', (type, drawn) => {
   for (const data of drawn) {
     expect(writerSchema(type).parse(data)).toEqual(data);
     const things = findNamedThings(type, data);
@@ -36,7 +36,7 @@ test.each(samples)('%s leads to all that it names', (type, drawn) => {
   }
 });
 
-test('few events name nothing that has a page', () => {
+test('only a few event types name nothing that has a page', () => {
   const silent = samples.filter(([type, drawn]) =>
     drawn.every((data) => findNamedThings(type, data).length === 0),
   );
@@ -60,11 +60,11 @@ test.each([
   ['node.registered', { id: 'n1', place: { kind: 'stack', id: 'stk-a' } }, ['node n1', 'stack stk-a']],
   ['node.token_created', { id: 'tok-1', node: 'n1' }, ['node n1']],
   ['key.of_a_later_build', { id: 'key-1' }, ['key key-1']],
-])('%s %j: %j', (type, data, links) => {
+])('%s %j links to: %j', (type, data, links) => {
   expect(linksOf(type, data)).toEqual(links);
 });
 
-test('data of any form is no error, and the text is kept', () => {
+test('data of any form causes no error, and the text stays', () => {
   for (const data of [undefined, null, 7, 'x', [], {}, { id: 7, place: 'pool' }])
     for (const type of [...eventTypeNames, 'later.thing']) {
       const { rest } = eventSentence(type, data);

@@ -16,7 +16,7 @@ import { until } from '../support/until.ts';
 
 const run = promisify(execFile);
 
-test('the four steps of an empty fleet tick one after another, and the last one is answered', async () => {
+test('the four steps of an empty fleet are ticked off one by one, and the last request is answered', async () => {
   const fleet = new ProcessFleet();
   const browser = await launchBrowser();
   let watched: WatchedPage | undefined;

@@ -124,7 +124,7 @@ const faultsOfLayout = `(() => {
   return [...new Set(faults)];
 })()`;
 
-test('the check of the layout sees what it is for', async () => {
+test('the layout check detects the faults that it is for', async () => {
   await fleet.withPage({ width: 1280 }, async (page) => {
     watchCalls(page);
     await fleet.asOperator(page);
@@ -221,7 +221,7 @@ test.each(
     ] as const
   ).slice(0, runs({ fast: 2, full: 2 })),
 )(
-  'at %i pixels, %s, every page: nothing cut, outside or covered, nothing against accessibility, no errors, and every name a link to its page',
+  'at %i pixels, %s, every page is uncut, accessible, free of errors, and links every name to its page',
   async (width, scheme) => {
     const pathsOf = new Map<string, Set<string>>();
     for (const [name, path] of await namesOfFleet())
@@ -253,7 +253,7 @@ test.each(
   },
 );
 
-test('a node has a page: where it is, what it has loaded, who reports on it, what happened; it is drained there', async () => {
+test('a node’s page shows its place, models, reporter and history, and can drain it', async () => {
   await fleet.withPage({ allowed: /status of 40[149]/ }, async (page, watched) => {
     await fleet.asOperator(page);
     await page.getByRole('link', { name: 'Nodes', exact: true }).click();
@@ -289,7 +289,7 @@ test('a node has a page: where it is, what it has loaded, who reports on it, wha
   });
 });
 
-test('explain begins with what was refused, the fleet with what happens, a stack with a line that calls it', async () => {
+test('explain begins with refusals, the fleet with its activity, a stack with a command that calls it', async () => {
   await fleet.withPage({}, async (page) => {
     await fleet.asOperator(page);
     await page.getByRole('list', { name: 'Newest events' }).getByRole('listitem').first().waitFor();
@@ -315,7 +315,7 @@ test('explain begins with what was refused, the fleet with what happens, a stack
   });
 });
 
-test('the first days of usage are bars of hours, in the zone of the browser, which is named', async () => {
+test('the first days of usage are hourly bars in the browser’s time zone, which is named', async () => {
   await until(async () => {
     const { requests } = await fleet.admin<{ requests: number }>('GET', '/usage?organisation=acme');
     return requests >= 3;

@@ -32,7 +32,7 @@ if (!isBrowserInstalled)
   );
 
 test.skipIf(!isBrowserInstalled)(
-  'Kafka is frozen and comes back: the page says that nothing can be changed, and then shows what changed',
+  'when Kafka freezes and returns, the page says that nothing can be changed, and then shows what changed',
   async () => {
     const plane: Started<{ readonly admin: string; readonly console: string }> = await fleet.serve(
       'control-plane',

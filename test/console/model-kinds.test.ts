@@ -6,10 +6,10 @@ test.each([
   [['Qwen3-Reranker', 'text-embed'], 'text-embed'],
   [['mxbai-rerank'], undefined],
   [[], undefined],
-])('of %j one chats with %s', (models, chosen) => {
+])('the models of %j offered for chat are %s', (models, chosen) => {
   expect(pickChatModel(models)).toBe(chosen);
 });
 
-test('a model that reranks says so in its name', () => {
+test('a rerank model shows that next to its name', () => {
   expect(['jina-reranker', 'Rerank-1', 'echo-small'].filter(reranks)).toEqual(['jina-reranker', 'Rerank-1']);
 });

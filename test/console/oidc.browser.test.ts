@@ -19,7 +19,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-test('an operator signs in by the identity provider, signs out, and who is no member sees that', async () => {
+test('an operator signs in and out with the identity provider, and others learn that they are no members', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-oidc-'));
   const port = await freePort();
   const provider = await IdentityProvider.start(() => [`http://127.0.0.1:${port}/oidc/callback`], {

@@ -27,7 +27,7 @@ function startPlane(dir: string, consolePort: string): Promise<Started<Plane>> {
   return startProcess<Plane>({ dir, name: 'plane', args: ['control-plane', ...place, ...ports], env });
 }
 
-test('the control plane is killed and back: the page says it, and follows on without a new sign-in', async () => {
+test('when the control plane is killed and returns, the page says so and continues without a new sign-in', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-outage-'));
   let plane = await startPlane(dir, '0');
   const address = plane.ready.console;
@@ -71,7 +71,7 @@ test('the control plane is killed and back: the page says it, and follows on wit
   }
 });
 
-test('a page that is opened while nobody knows who is signed in says so, and is there once it is known', async () => {
+test('a page opened while the session cannot be checked says so, and appears once it can', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-outage-'));
   const plane = await startPlane(dir, '0');
   const browser = await launchBrowser();

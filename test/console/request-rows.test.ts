@@ -9,7 +9,7 @@ const shownOf = (items: RequestRow[], next?: string): Rows =>
   withArrived(undefined, { items, silent: [], ...(next && { next }) }, true);
 const names = ({ items }: Rows): string[] => items.map(({ request }) => request.slice(4));
 
-test('what arrives comes first, and nothing is shown twice', () => {
+test('new rows come first, and no row appears twice', () => {
   const shown = shownOf(rows(3, 1), 'cursor');
   const next = withArrived(shown, { items: [row(5), row(4), row(3)], silent: ['edge-2'], missed: 2 }, false);
   expect(names(next)).toEqual(['5', '4', '3', '2', '1']);
@@ -17,7 +17,7 @@ test('what arrives comes first, and nothing is shown twice', () => {
   expect(withArrived(next, { items: [], silent: [] }, false).items).toBe(next.items);
 });
 
-test('a stream that begins again joins what is shown, or takes its place where there may be a gap', () => {
+test('a restarted stream joins the rows shown, or replaces them if rows may be missing', () => {
   const shown = shownOf(rows(3, 1), 'cursor');
   expect(names(withArrived(shown, { items: rows(4, 2), silent: [], next: 'other' }, true))).toEqual([
     '4',
@@ -30,7 +30,7 @@ test('a stream that begins again joins what is shown, or takes its place where t
   expect(names(withArrived(shown, { items: [], silent: ['edge-1'] }, true))).toEqual(['3', '2', '1']);
 });
 
-test('so many are kept: the oldest give way, and earlier ones do not follow those that are left', () => {
+test('only a limited number of rows is kept: the oldest are dropped, and earlier ones are no longer appended', () => {
   const shown = shownOf(rows(rowsMax - 1, 1), 'cursor');
   const full = withArrived(shown, { items: rows(rowsMax + 1, rowsMax), silent: [] }, false);
   expect([full.items.length, full.items.at(-1), full.next, full.hasDropped]).toEqual([
@@ -43,13 +43,13 @@ test('so many are kept: the oldest give way, and earlier ones do not follow thos
   expect([older.items.length, older.items.at(-1), older.next]).toEqual([rowsMax, row(0), undefined]);
 });
 
-test('earlier ones come last', () => {
+test('earlier rows come last', () => {
   const shown = shownOf(rows(9, 7), 'cursor');
   const older = withOlder(shown, { items: rows(7, 5), next: 'more', silent: ['edge-2'] });
   expect([names(older), older.next, older.silent]).toEqual([['9', '8', '7', '6', '5'], 'more', ['edge-2']]);
 });
 
-test('what is held is what is newer than the newest that is shown', () => {
+test('rows held back are those newer than the newest row shown', () => {
   const shown = shownOf(rows(3, 1));
   expect(arrivedSince(shown, undefined)).toBe(0);
   expect(arrivedSince(shown, withArrived(shown, { items: rows(5, 4), silent: [] }, false))).toBe(2);

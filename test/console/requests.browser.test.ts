@@ -33,7 +33,7 @@ afterAll(() => fleet?.close());
 const rows = (page: Page) => page.getByRole('region', { name: 'Requests', exact: true }).locator('tbody tr');
 const explanation = (page: Page) => page.getByRole('region', { name: 'Explanation' });
 
-test('why a request was refused is two clicks from the fleet, and one from the page of explanations', async () => {
+test('the reason for a refusal is two clicks from the fleet page and one from the explain page', async () => {
   await fleet.withPage({}, async (page, watched) => {
     await fleet.asOperator(page);
     await page.getByRole('link', { name: 'Refused in the last hour' }).click();
@@ -57,7 +57,7 @@ test('why a request was refused is two clicks from the fleet, and one from the p
   });
 });
 
-test('a request id that is pasted into the search finds it', async () => {
+test('pasting a request id into the search finds the request', async () => {
   await fleet.withPage({}, async (page) => {
     await fleet.asOperator(page, '/requests');
     await rows(page).nth(2).waitFor();
@@ -69,7 +69,7 @@ test('a request id that is pasted into the search finds it', async () => {
   });
 });
 
-test('the traffic of one key is followed live, paused, and followed again', async () => {
+test('a key’s traffic is followed live, paused, and followed again', async () => {
   await fleet.withPage({}, async (page) => {
     await fleet.asMember(page, 'ana');
     await page.getByRole('link', { name: 'Requests of made by headgate dev' }).click();
@@ -89,7 +89,7 @@ test('the traffic of one key is followed live, paused, and followed again', asyn
   });
 });
 
-test('a member sees no row, number or name of others, in the pages and in every answer of their API', async () => {
+test('a member sees no row, figure or name of others, in the pages or in any API response', async () => {
   const others = await fleet.admin<{ items: RequestRow[] }>('GET', '/requests?organisation=cedar');
   const keys = await fleet.admin<{ items: { id: string; organisation: string }[] }>('GET', '/keys');
   const canaries = [
@@ -144,7 +144,7 @@ test('a member sees no row, number or name of others, in the pages and in every 
   });
 });
 
-test('plots show the last hour, and their cursor is moved by the keyboard', async () => {
+test('plots show the last hour, and the keyboard moves their cursor', async () => {
   await until(async () => {
     const { steps } = await fleet.admin<{ steps: object[] }>('GET', '/traffic');
     return steps.length > 0;
@@ -177,7 +177,7 @@ test.each([
   [360, 'light'],
   [360, 'dark'],
   [1280, 'dark'],
-] as const)('at %i pixels, %s, requests are usable without a mouse', async (width, scheme) => {
+] as const)('at %i pixels, %s, requests can be used without a mouse', async (width, scheme) => {
   await fleet.withPage({ width, scheme }, async (page, watched) => {
     await fleet.asOperator(page, '/requests?outcome=refused');
     await rows(page).first().waitFor();
@@ -215,7 +215,7 @@ const columnsAreWhole = `(() => {
   return isFull && [...table.querySelectorAll('.row-link')].every((time) => time.scrollWidth <= time.clientWidth);
 })()`;
 
-test('ten thousand rows are as few elements as a screenful, and what is missing is said', async () => {
+test('ten thousand rows use as few elements as one screen, and missing rows are reported', async () => {
   await fleet.withPage({}, async (page) => {
     const items = Array.from({ length: 10_000 }, (_, at) => made(at));
     const message = JSON.stringify({ items, silent: ['gateway-2'], missed: 7 });
@@ -242,7 +242,7 @@ test('ten thousand rows are as few elements as a screenful, and what is missing 
   });
 });
 
-test('further down nothing moves, and at the top of the list the page follows again', async () => {
+test('further down the list nothing moves, and at the top the page follows again', async () => {
   await fleet.withPage({}, async (page) => {
     // Makes enough rows to let the list scroll.
     for (let n = 0; n < 40; n++) expect((await ask('acme', 'echo-small')).status).toBe(200);

@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
-test('what gives a command that can turn answers shows its effect', () => {
+test('every part of the console that can send such a command shows its effect', () => {
   const giving = readdirSync('console', { recursive: true, encoding: 'utf8' })
     .filter((path) => /\.tsx?$/.test(path) && path !== 'lib/api.ts')
     .map((path) => ({ path, text: readFileSync(`console/${path}`, 'utf8') }))

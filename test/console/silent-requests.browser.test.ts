@@ -35,7 +35,7 @@ const shown = (page: Page): Promise<(string | null)[]> =>
     .all()
     .then((links) => Promise.all(links.map((link) => link.getAttribute('title'))));
 
-test('a journal that is off, a gateway that is killed, a control plane that is restarted', async () => {
+test('the page names a disabled journal, a killed gateway and a restarted control plane', async () => {
   const fleet = new ProcessFleet();
   const browser = await launchBrowser();
   try {

@@ -60,7 +60,7 @@ async function started(
   return startProcess<{ admin: string }>({ dir, name: 'process', args, env });
 }
 
-test('a data folder in use is refused, and free again once its process was killed', async () => {
+test('a data folder in use is refused, and free again once its process is killed', async () => {
   const first = await started(plane());
   const stderr = await refusal(plane());
   expect(stderr).toMatch(/in use by another process.*--data/s);
@@ -75,7 +75,7 @@ test('an unwritable data folder is named', async () => {
   expect(stderr).toMatch(/data folder .*--data/s);
 });
 
-test('a log that lost what was folded from it is refused by control plane and gateway, and nothing is served', async () => {
+test('a log that lost folded commits is refused by control plane and gateway, and nothing is served', async () => {
   const first = await started(plane());
   await new DevAdmin(first.ready.admin, token).call('POST', '/organisations', { id: 'acme', name: 'Acme' });
   const serving = await startProcess<{ api: string }>({
@@ -94,7 +94,7 @@ test('a log that lost what was folded from it is refused by control plane and ga
   expect(stderr).toContain('docs/backup.md');
 });
 
-test('a log of junk and foreign records still gets its first commit, and skips the rest', async () => {
+test('a log of junk and foreign records still gets its first commit, and the rest is skipped', async () => {
   const log = await openLog(`sqlite:${dir}/log`, { topic: 'headgate.control' });
   await log.append(Buffer.from('not a commit'));
   await log.append(
@@ -130,7 +130,7 @@ test('a damaged state.db is quarantined and rebuilt from the log', async () => {
   await again.end();
 });
 
-test('a fleet file with several faults is refused whole, each fault with its line and column', async () => {
+test('a fleet file with several faults is refused as a whole, each fault with line and column', async () => {
   const file = join(dir, 'fleet.yaml');
   writeFileSync(
     file,
@@ -140,7 +140,7 @@ test('a fleet file with several faults is refused whole, each fault with its lin
   for (const line of [2, 4, 6]) expect(stderr).toMatch(new RegExp(`fleet\\.yaml:${line}:\\d+ `));
 });
 
-test('an unknown kind of log is refused with what is supported', async () => {
+test('an unknown kind of log is refused with the supported ones', async () => {
   const stderr = await refusal(
     plane().map((arg) => (arg.startsWith('sqlite:') ? 'redis://x' : arg)),
     2,

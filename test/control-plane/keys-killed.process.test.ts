@@ -30,7 +30,7 @@ async function createMany({ ready }: Plane, round: number): Promise<Made | undef
 const keyCount = async (plane: Plane): Promise<number> =>
   Number((await fleet.admin(plane).run('key.list', { limit: 1 })).total);
 
-test('all keys of a command that was killed are there, or none', async () => {
+test('a killed command created either all its keys or none', async () => {
   let plane = await fleet.startPlane();
   await fleet.admin(plane).run('organisation.create', { id: 'acme', name: 'Acme' });
   let repeats = 0;

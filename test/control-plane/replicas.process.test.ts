@@ -15,7 +15,7 @@ const replicasOf = new ProcessFleet();
 afterAll(() => replicasOf.close());
 const start = (index: number): Promise<Plane> => replicasOf.startPlane(`cp-${index}`);
 
-test('an acknowledged command is in the chain exactly once, a refused one never, and all snapshots are equal', async () => {
+test('the chain has an acknowledged command exactly once and a refused one never, and all snapshots are equal', async () => {
   const fleet = await Promise.all([0, 1, 2].map(start));
   const alive = new Set([0, 1, 2]);
   const at = (index: number): Plane => fleet[index] as Plane;

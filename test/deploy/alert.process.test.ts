@@ -85,17 +85,14 @@ async function query(expr: string): Promise<readonly Result[]> {
   }
 }
 
-test.skipIf(!isAsked)(
-  'HeadgateProcessDown fires for a gateway that was killed, and for no other',
-  async () => {
-    const down = 'ALERTS{alertname="HeadgateProcessDown"}';
-    await until(async () => (await query('up == 1')).length === 2, 60_000);
-    expect(await query(down)).toEqual([]);
-    await gateway.end('SIGKILL');
-    const firing = `${down.slice(0, -1)},alertstate="firing"}`;
-    await until(async () => (await query(firing)).length > 0, 60_000);
-    expect((await query(firing)).map(({ metric }) => metric)).toMatchObject([
-      { job: 'headgate-gateway', severity: 'critical', instance: new URL(gateway.ready.metrics).host },
-    ]);
-  },
-);
+test.skipIf(!isAsked)('HeadgateProcessDown fires for a killed gateway, and for no other', async () => {
+  const down = 'ALERTS{alertname="HeadgateProcessDown"}';
+  await until(async () => (await query('up == 1')).length === 2, 60_000);
+  expect(await query(down)).toEqual([]);
+  await gateway.end('SIGKILL');
+  const firing = `${down.slice(0, -1)},alertstate="firing"}`;
+  await until(async () => (await query(firing)).length > 0, 60_000);
+  expect((await query(firing)).map(({ metric }) => metric)).toMatchObject([
+    { job: 'headgate-gateway', severity: 'critical', instance: new URL(gateway.ready.metrics).host },
+  ]);
+});

@@ -35,7 +35,7 @@ const isAsked = isRequired || (hasPromtool && runs({ fast: 0, full: 1 }) > 0);
 if (!hasPromtool && !isRequired)
   console.warn('SKIPPED: the alerts need promtool (Debian: apt-get install prometheus)');
 
-test.skipIf(!isAsked)('promtool accepts the rules, and each series of their tests', () => {
+test.skipIf(!isAsked)('promtool accepts the rules and every series of their tests', () => {
   for (const words of [
     ['check', 'rules', 'headgate.rules.yaml'],
     ['test', 'rules', ...testFiles],

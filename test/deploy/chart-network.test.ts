@@ -59,7 +59,7 @@ function addressesOf(cluster: Cluster): Address[] {
 
 const podNames = (endpoints: readonly Endpoint[]) => endpoints.map(({ pod, port }) => `${pod.name}:${port}`);
 
-describe.skipIf(!isAsked)('on the chart', () => {
+describe.skipIf(!isAsked)('on the chart’s network', () => {
   describe.each(table)('with %s', (_, values) => {
     let resources: readonly Resource[];
     let cluster: Cluster;
@@ -70,7 +70,7 @@ describe.skipIf(!isAsked)('on the chart', () => {
     const certificateName = () =>
       `${resources.find(({ kind }) => kind === 'ServiceAccount')?.metadata.name}-control-plane`;
 
-    test('what pods report and call leads to the pods that are meant, and they admit it', () => {
+    test('addresses that pods report and call lead to the intended pods, which admit the calls', () => {
       const addresses = addressesOf(cluster);
       expect(addresses.length).toBeGreaterThan(0);
       for (const { what, caller, url, leadsTo, port, are: states } of addresses) {
@@ -83,7 +83,7 @@ describe.skipIf(!isAsked)('on the chart', () => {
       }
     });
 
-    test('every certificate is checked for one name', () => {
+    test('every certificate is checked for a single name', () => {
       const monitors = resources.flatMap(({ kind, spec }) =>
         kind === 'ServiceMonitor' ? (spec.endpoints ?? []) : [],
       );
@@ -94,7 +94,7 @@ describe.skipIf(!isAsked)('on the chart', () => {
       expect([...new Set(checked)]).toEqual(values['tls'] === undefined ? [] : [certificateName()]);
     });
 
-    test('the ports of the containers are those on which the processes listen, for others too', () => {
+    test('the containers’ ports are those on which the processes listen, on all addresses', () => {
       for (const { ports, options } of cluster.pods) {
         const { port, metricsPort, consolePort, playPort, bind, metricsBind } = options;
         const listens = [port, metricsPort, consolePort, playPort].filter((each) => each !== undefined);
@@ -103,7 +103,7 @@ describe.skipIf(!isAsked)('on the chart', () => {
       }
     });
 
-    test('no variable of a pod names a Service that the table of addresses has not', () => {
+    test('every Service in a pod’s variables is in the table of addresses', () => {
       const known = new Set(addressesOf(cluster).flatMap(({ url, tlsName }) => [url.hostname, tlsName]));
       for (const { env } of cluster.pods)
         for (const text of Object.values(env))
@@ -112,7 +112,7 @@ describe.skipIf(!isAsked)('on the chart', () => {
               expect(known).toContain(host);
     });
 
-    test('who is not named reaches the API and the pages alone, and a policy lets in whom it names', () => {
+    test('unnamed callers reach only the API and the pages, and a policy admits those whom it names', () => {
       const policy = (values['networkPolicy'] ?? {}) as Readonly<Record<string, readonly Peer[] | undefined>>;
       if ('enabled' in policy) return;
       const unnamed: Caller = { labels: {} };

@@ -83,7 +83,7 @@ const foreignSpecs: Readonly<Record<string, z.ZodType>> = {
 describe.skipIf(!isAsked)('the chart', () => {
   const dir = folderOfFile('chart');
 
-  test('asks for what it cannot know, and refuses what it does not know', () => {
+  test('requires the values that it cannot know, and refuses unknown ones', () => {
     const refused: readonly (readonly [Values, string])[] = [
       [{}, 'log'],
       [{ ...minimal, log: { url: 'sqlite:/data/log' } }, 'url'],
@@ -106,17 +106,17 @@ describe.skipIf(!isAsked)('the chart', () => {
     }
   });
 
-  test('a ServiceMonitor without a NetworkPolicy needs nobody to be let in', () => {
+  test('accepts a ServiceMonitor without a NetworkPolicy and without admitted peers', () => {
     const values = { ...minimal, serviceMonitor: { enabled: true }, networkPolicy: { enabled: false } };
     expect(withValues(values, helm4, 'template', 'hg').status).toBe(0);
   });
 
   test.each<[string, Values, RegExp]>([
-    ['nobody scrapes', minimal, /metricsFrom is empty/],
-    ['nobody reaches the admin API', minimal, /adminFrom is empty/],
-    ['gateways read the whole log', minimal, /reads the whole log/],
+    ['a fleet that nobody scrapes', minimal, /metricsFrom is empty/],
+    ['an admin API that nobody reaches', minimal, /adminFrom is empty/],
+    ['gateways that read the whole log', minimal, /reads the whole log/],
     [
-      'one name at Kafka for both planes',
+      'a single Kafka user for both planes',
       { ...minimal, log: { ...(minimal['log'] as object), envSecret: 'kafka' } },
       /gateway\.kafka\.envSecret/,
     ],
@@ -126,24 +126,24 @@ describe.skipIf(!isAsked)('the chart', () => {
       /backend-protocol/,
     ],
     [
-      'a Gateway that does',
+      'a Gateway that does the same',
       { ...everything, httpRoute: { enabled: true, parentRefs: [{ name: 'edge' }] } },
       /BackendTLSPolicy/,
     ],
     [
-      'the names of the certificate',
+      'the certificate’s names',
       { ...minimal, tls: { secretName: 'c' } },
       /valid for hg-headgate-control-plane/,
     ],
     ['usage that is lost', { ...minimal, gateway: { ephemeral: true } }, /lost with the pod/],
-  ])('the notes speak of %s', (_, values, text) => {
+  ])('mentions in its notes %s', (_, values, text) => {
     const words = ['install', 'hg', '--dry-run=client', '--namespace', 'inference'];
     const { status, stdout, stderr } = withValues(values, helm4, ...words);
     expect(status, stderr).toBe(0);
     expect(stdout.split('NOTES:')[1]).toMatch(text);
   });
 
-  test('is packed with the rules that it links to', () => {
+  test('is packaged with the alert rules that it links to', () => {
     const packed = run(helm4, ['package', join(root, 'deploy/helm/headgate'), '--destination', dir]);
     expect(packed.status, packed.stderr).toBe(0);
     const name = packed.stdout.trim().split('/').pop() ?? '';
@@ -165,7 +165,7 @@ describe.skipIf(!isAsked)('the chart', () => {
       }));
     const pods = () => [...planes().map(({ pod }) => pod), ...ofKind('Pod').map(({ spec }) => spec)];
 
-    test('passes lint; Helm 3 renders what Helm 4 renders', () => {
+    test('passes lint, and Helm 3 renders the same as Helm 4', () => {
       const lint = withValues(values, helm4, 'lint', '--strict');
       expect(lint.status, lint.stdout).toBe(0);
       if (values !== everything) return;
@@ -189,7 +189,7 @@ describe.skipIf(!isAsked)('the chart', () => {
       for (const { apiVersion, kind, spec } of foreign) foreignSpecs[`${apiVersion} ${kind}`]?.parse(spec);
     });
 
-    test('makes no secret, no job and nothing outside of its namespace, and no name that is too long', () => {
+    test('creates no secret, no job, nothing outside its namespace and no overlong name', () => {
       const kinds = 'StatefulSet Service PodDisruptionBudget ServiceAccount NetworkPolicy Ingress HTTPRoute';
       const more = 'ServiceMonitor PrometheusRule ConfigMap Pod';
       expect(resources.map(({ kind }) => kind).filter((kind) => !`${kinds} ${more}`.includes(kind))).toEqual(
@@ -202,7 +202,7 @@ describe.skipIf(!isAsked)('the chart', () => {
       );
     });
 
-    test('each pod is restricted and has no token of the cluster', () => {
+    test('restricts each pod and gives it no cluster token', () => {
       expect(pods()).toHaveLength(3);
       for (const pod of pods()) {
         expect(pod.automountServiceAccountToken).toBe(false);
@@ -223,7 +223,7 @@ describe.skipIf(!isAsked)('the chart', () => {
       }
     });
 
-    test('each process starts with its words and variables, and only control planes have the operator token', () => {
+    test('starts each process with its arguments and variables, and only control planes get the operator token', () => {
       for (const pod of planes().map((plane) => plane.pod)) {
         const [container] = pod.containers as [Container];
         const { args, env } = container;
@@ -239,7 +239,7 @@ describe.skipIf(!isAsked)('the chart', () => {
       }
     });
 
-    test('each plane has its own Secrets of Kafka, or those of both; so has the pod of the test', () => {
+    test('gives each plane, and the test pod, its own Kafka Secrets or the common ones', () => {
       const log = values['log'] as { readonly envSecret?: string; readonly filesSecret?: string };
       const own = (plane: string) => ((values[plane] ?? {}) as { kafka?: typeof log }).kafka;
       const [gateways, controlPlanes] = ['gateway', 'controlPlane'].map((plane) => ({
@@ -259,7 +259,7 @@ describe.skipIf(!isAsked)('the chart', () => {
       }
     });
 
-    test('pods that are not ready do not hold up a drain of their node; control planes serve reads without the log', () => {
+    test('lets unready pods be evicted, and control planes serve reads without the log', () => {
       expect(ofKind('PodDisruptionBudget').map(({ spec }) => spec.unhealthyPodEvictionPolicy)).toEqual([
         'AlwaysAllow',
         'AlwaysAllow',
@@ -270,7 +270,7 @@ describe.skipIf(!isAsked)('the chart', () => {
       expect(held.filter((each) => each !== undefined)).toEqual(values === everything ? [2] : []);
     });
 
-    test('what refers to something refers to what is there', () => {
+    test('refers only to existing resources', () => {
       for (const { pod, spec, labels } of planes()) {
         const volumes = [
           ...(pod.volumes ?? []),
@@ -312,7 +312,7 @@ describe.skipIf(!isAsked)('the chart', () => {
         expect(services.get(name)!.map((it) => it.port)).toContain(port);
     });
 
-    test('a monitor selects the pods of one plane, under the name that the alerts select', () => {
+    test('has monitors that each select one plane’s pods, under the name that the alerts use', () => {
       const found = ofKind('ServiceMonitor').map(({ spec }) => {
         const services = ofKind('Service').filter(({ metadata }) =>
           selects(spec.selector!.matchLabels!, metadata.labels),

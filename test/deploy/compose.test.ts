@@ -30,33 +30,29 @@ const file = parse(readFileSync(join(root, 'docker-compose.yml'), 'utf8'), { mer
 const services = Object.entries(file.services);
 const own = services.filter(([, { image }]) => image === 'headgate');
 
-test.each(own)(
-  '%s starts with its words and variables, on a file system that it cannot write to',
-  (_, service) => {
-    const env = Object.entries(service.environment ?? {}).map(([name, value]) => [
-      name,
-      String(value).replace(/^\$\{.*\}$/, 'a-token-from-elsewhere'),
-    ]);
-    // Needs no variable for the process's name, because a container has a host name.
-    const options = checkFlags(service.command ?? [], Object.fromEntries(env));
-    const drain = Number(options['drainDelay'] ?? 0) + Number(options['drainTimeout'] ?? 0);
-    // A process may take 20 s to stop after its drain, and must not be killed before then.
-    if (drain > 0) expect(Number.parseInt(service.stop_grace_period ?? '0', 10)).toBeGreaterThan(drain + 20);
-    expect(service.read_only).toBe(true);
-    const tokens = env.flatMap(([name]) => (name?.endsWith('_TOKEN') ? [name] : []));
-    const [kind] = service.command ?? [];
-    const expected = { 'control-plane': ['HEADGATE_GATEWAY_TOKEN', 'HEADGATE_OPERATOR_TOKEN'] as string[] };
-    const wanted =
-      kind === 'gateway' ? ['HEADGATE_GATEWAY_TOKEN'] : (expected[kind as 'control-plane'] ?? []);
-    expect(tokens.sort()).toEqual(wanted);
-  },
-);
+test.each(own)('%s starts with its arguments and variables on a read-only file system', (_, service) => {
+  const env = Object.entries(service.environment ?? {}).map(([name, value]) => [
+    name,
+    String(value).replace(/^\$\{.*\}$/, 'a-token-from-elsewhere'),
+  ]);
+  // Needs no variable for the process's name, because a container has a host name.
+  const options = checkFlags(service.command ?? [], Object.fromEntries(env));
+  const drain = Number(options['drainDelay'] ?? 0) + Number(options['drainTimeout'] ?? 0);
+  // A process may take 20 s to stop after its drain, and must not be killed before then.
+  if (drain > 0) expect(Number.parseInt(service.stop_grace_period ?? '0', 10)).toBeGreaterThan(drain + 20);
+  expect(service.read_only).toBe(true);
+  const tokens = env.flatMap(([name]) => (name?.endsWith('_TOKEN') ? [name] : []));
+  const [kind] = service.command ?? [];
+  const expected = { 'control-plane': ['HEADGATE_GATEWAY_TOKEN', 'HEADGATE_OPERATOR_TOKEN'] as string[] };
+  const wanted = kind === 'gateway' ? ['HEADGATE_GATEWAY_TOKEN'] : (expected[kind as 'control-plane'] ?? []);
+  expect(tokens.sort()).toEqual(wanted);
+});
 
-test.each(services)('%s is started again where it ends', (_, { restart }) => {
+test.each(services)('%s restarts whenever it ends', (_, { restart }) => {
   expect(restart).toBe('unless-stopped');
 });
 
-test('monitoring starts only when it is asked for, with files that are there', () => {
+test('monitoring starts only on request, with files that exist', () => {
   const monitoring = services.filter(([, { profiles }]) => profiles?.includes('monitoring'));
   expect(monitoring.map(([name]) => name)).toEqual(['prometheus', 'grafana']);
   const mounted = monitoring.flatMap(([, { volumes = [] }]) =>
@@ -66,7 +62,7 @@ test('monitoring starts only when it is asked for, with files that are there', (
   expect(paths.filter((path) => !existsSync(join(root, path)))).toEqual([]);
 });
 
-test('Prometheus scrapes every process of the fleet, under the names that the alerts select', () => {
+test('Prometheus scrapes every process of the fleet under the names that the alerts use', () => {
   const config = parse(readFileSync(join(root, 'deploy/compose/prometheus.yaml'), 'utf8')) as {
     readonly scrape_configs: readonly Scrape[];
   };
@@ -82,7 +78,7 @@ test('Prometheus scrapes every process of the fleet, under the names that the al
 const hasPromtool = spawnSync('promtool', ['--version']).status === 0;
 if (!hasPromtool) console.warn('SKIPPED: the configuration of Prometheus needs promtool');
 
-test.skipIf(!hasPromtool)('promtool accepts the configuration as it is mounted', () => {
+test.skipIf(!hasPromtool)('promtool accepts the mounted configuration', () => {
   const dir = folderOfTest('compose');
   for (const volume of file.services['prometheus']?.volumes ?? []) {
     const [source = '', target = ''] = volume.split(':');

@@ -8,7 +8,7 @@ import { parse } from 'yaml';
 const root = resolve(import.meta.dirname, '../..');
 const read = (path: string): unknown => parse(readFileSync(join(root, '.github', path), 'utf8'));
 
-test('the jobs of the workflow together run every part of the tests, by .ci/run', () => {
+test('the workflow’s jobs together run every part of the tests through .ci/run', () => {
   const { jobs } = read('workflows/ci.yml') as {
     jobs: { tests: { strategy: { matrix: { part: string[] } }; steps: { run?: string }[] } };
   };
@@ -20,7 +20,7 @@ test('the jobs of the workflow together run every part of the tests, by .ci/run'
   expect(jobs.tests.steps.at(-1)?.run).toMatch(/^bash \.ci\/run \$\{\{ matrix\.part \}\}$/);
 });
 
-test('every project of the tests belongs to one part or has a command of its own', () => {
+test('every test project belongs to one part or has its own command', () => {
   const config = readFileSync(join(root, 'vitest.config.ts'), 'utf8');
   const projects = [...config.matchAll(/name: '([\w-]+)'/g)].map(([, name]) => name);
   const script = readFileSync(join(root, 'tools/scripts/test.mjs'), 'utf8');
@@ -29,7 +29,7 @@ test('every project of the tests belongs to one part or has a command of its own
   expect(left).toEqual(['engines', 'release', 'clients']);
 });
 
-test('each form asks something, by names of its own', () => {
+test('every issue form asks questions with unique names', () => {
   const forms = readdirSync(join(root, '.github/ISSUE_TEMPLATE')).filter((name) => name !== 'config.yml');
   expect(forms.length).toBeGreaterThan(0);
   for (const name of forms) {
@@ -46,7 +46,7 @@ test('each form asks something, by names of its own', () => {
   }
 });
 
-test('the policy of security links to pages that are there', () => {
+test('the security policy links to existing pages', () => {
   const text = readFileSync(join(root, '.github/SECURITY.md'), 'utf8');
   for (const [, path = ''] of text.matchAll(/\]\(\.\.\/([^)]+)\)/g))
     expect(existsSync(join(root, path)), path).toBe(true);

@@ -16,7 +16,7 @@ const run = (command: string, ...args: readonly string[]): string =>
     stdio: ['ignore', 'pipe', 'ignore'],
   });
 
-test('the package has what runs, its pages and documents, and no tests, sources or maps', () => {
+test('the package contains the program, its pages and documents, and no tests, sources or maps', () => {
   const [{ files }] = JSON.parse(run('npm', 'pack', '--dry-run', '--json', '--ignore-scripts'));
   const paths = (files as readonly { readonly path: string }[]).map(({ path }) => path);
   const wanted = [
@@ -40,7 +40,7 @@ test('the package has what runs, its pages and documents, and no tests, sources 
   );
 });
 
-test('the bill of materials has every package that is installed to run, by its version, and no other', () => {
+test('the bill of materials lists every installed run-time package with its version, and no other', () => {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
     readonly packages: Readonly<
       Record<string, { name?: string; version: string; dev?: boolean; devOptional?: boolean }>

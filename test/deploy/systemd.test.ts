@@ -26,7 +26,7 @@ const assignments = (lines: readonly string[]) =>
     lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
   );
 
-test.each(units)('%s starts a process with what it reads, and its tokens are credentials', (name) => {
+test.each(units)('%s starts a process with its settings, and its tokens are credentials', (name) => {
   const directives = directivesOf(name);
   const all = (key: string) => directives.get(key) ?? [];
   const [, ...words] = (all('ExecStart')[0] ?? '').split(' ');
@@ -49,7 +49,7 @@ test.each(units)('%s starts a process with what it reads, and its tokens are cre
 const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
 if (!hasSystemd) console.warn('SKIPPED: the units need systemd-analyze (Debian: apt-get install systemd)');
 
-test.skipIf(!hasSystemd)('systemd-analyze accepts the units and finds them confined', () => {
+test.skipIf(!hasSystemd)('systemd-analyze accepts the units and rates them as confined', () => {
   const files = units.map((name) => {
     const file = join(dir, name.replace('@', '@pool-1'));
     const text = readFileSync(join(folder, name), 'utf8');

@@ -24,14 +24,14 @@ function noted(cwd: string, env: Readonly<Record<string, string>> = {}): string 
   return stdout.trim() || stderr;
 }
 
-test('the sources have the version of the release, and the build says of which commit it is', () => {
+test('the sources have the release’s version, and the build states its commit', () => {
   expect(version()).toBe(release);
   const { commit } = JSON.parse(readFileSync(join(root, 'dist/build.json'), 'utf8')) as { commit?: string };
   const shown = execFileSync(process.execPath, [binary, '--version'], { encoding: 'utf8' }).trim();
   expect(shown).toBe(commit === undefined ? release : `${release}+${commit}`);
 });
 
-test('a commit is noted with whether its files were changed, and only in the folder of the project', () => {
+test('a commit is recorded with whether its files were changed, and only in the project’s folder', () => {
   const project = join(dir, 'project');
   const git = (...words: readonly string[]) =>
     execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@example.net', ...words], {
@@ -53,8 +53,8 @@ test('a commit is noted with whether its files were changed, and only in the fol
 });
 
 test.each<[string, Readonly<Record<string, string>>, string]>([
-  ['with a revision that it is given', { HEADGATE_BUILD_REVISION: '0123456789abcdef' }, 'g0123456'],
-  ['with a revision that nobody knew', { HEADGATE_BUILD_REVISION: 'unknown' }, 'nothing'],
+  ['with a given revision', { HEADGATE_BUILD_REVISION: '0123456789abcdef' }, 'g0123456'],
+  ['with an unknown revision', { HEADGATE_BUILD_REVISION: 'unknown' }, 'nothing'],
   ['on a machine without git', { PATH: '' }, 'nothing'],
 ])('a build %s', (_, env, expected) => {
   expect(noted(dir, env)).toBe(expected);

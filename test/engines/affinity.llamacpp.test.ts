@@ -62,7 +62,7 @@ async function turn(
   };
 }
 
-test('the second turn of a conversation finds most of its prompt cached, through whichever gateway', async () => {
+test('the second turn of a conversation finds most of its prompt cached, through any gateway', async () => {
   const shares: number[] = [];
   for (let at = 0; at < 6; at += 1) {
     const messages: object[] = [{ role: 'user', content: `${at} ${'a long story of the sea. '.repeat(20)}` }];

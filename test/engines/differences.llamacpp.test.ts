@@ -70,7 +70,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-test.for(cases)('$name: what differs is explained', async (one, { skip }) => {
+test.for(cases)('$name: every difference has an explanation', async (one, { skip }) => {
   skip(build !== knownBuild, otherBuild());
   const [theirs, ours] = await Promise.all([askAt(Number(new URL(server.url).port), one), askAt(port, one)]);
   const unexplained: Difference[] = [];

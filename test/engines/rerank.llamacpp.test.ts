@@ -56,7 +56,7 @@ interface Result {
   readonly relevance_score: number;
 }
 
-test('documents are scored each, sorted, those of equal score in their order, and billed by what the server counted', async () => {
+test('documents are scored one by one, sorted, in their own order if equal, and billed by the server’s count', async () => {
   const answer = await rerank();
   expect(answer.status).toBe(200);
   const { results, usage } = JSON.parse(answer.content) as {
@@ -78,11 +78,11 @@ test('documents are scored each, sorted, those of equal score in their order, an
   });
 });
 
-test('it is not asked for a chat, which it would answer', async () => {
+test('a rerank model is never asked for a chat, although the server would answer', async () => {
   const answer = await chat({ port: fleet.port(), key, model });
   expect(expectRefusal(answer, 'UnsupportedShapeError').message).toContain('/v1/rerank');
 });
 
-test('a document that is too long for it is refused as that', async () => {
+test('a document too long for the model is refused for its length', async () => {
   expectRefusal(await rerank({ documents: ['a', 'xy '.repeat(3000)] }), 'ContextWindowExceededError');
 });

@@ -61,7 +61,7 @@ async function decidedAgain(requests: readonly string[], ...more: string[]): Pro
   return cli('replay', 'decide', '--requests', path, ...more, '-o', 'json');
 }
 
-test('a request that was refused in a wave is explained by its change while that is open, and after it is withdrawn', async () => {
+test('a request refused in a wave is explained by its change while it is open and after it is withdrawn', async () => {
   const before = await ask(0);
   const id = await stage(['echo-embed']);
   const [inside, outside] = [await ask(0), await ask(1)];
@@ -87,7 +87,7 @@ test('a request that was refused in a wave is explained by its change while that
   expect([again.code, JSON.parse(again.out)]).toEqual([0, { decided: 3, differ: 0, outside: 0 }]);
 });
 
-test('a request that was served by a change in its wave is explained so after it is completed', async () => {
+test('a request served by a change in its wave is still explained so after the change is completed', async () => {
   const id = await stage(['echo-small', 'echo-large']);
   const [inside, outside] = [await ask(0, 'echo-large'), await ask(1, 'echo-large')];
   expect([inside.status, outside.status]).toEqual([200, 403]);
@@ -128,7 +128,7 @@ test('a request that was served by a change in its wave is explained so after it
   ]);
 });
 
-test('a request that was not made is explained outside of the wave, and with --wave inside, now and in the past', async () => {
+test('a hypothetical request is explained outside the wave, or inside with --wave, now and in the past', async () => {
   const what = ['--org', 'elm', '--model', 'echo-large'];
   const id = await stage(['echo-small']);
   const [outside, inside] = [await explained(...what), await explained(...what, '--wave')];

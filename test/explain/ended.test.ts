@@ -85,7 +85,7 @@ async function explained(request: string): Promise<Explanation & { readonly text
   return { ...explanationSchema.parse(JSON.parse(json.out)), text: text.out };
 }
 
-test('a request whose client left before it was decided has no status and no proof, and no step says that it passed', async () => {
+test('a request whose client left undecided has no status or proof, and no step claims to have passed', async () => {
   expect(rows.undecided).toMatchObject({ verdict: 'ended', endedBy: 'client', organisation: 'dormant' });
   expect(rows.undecided).not.toHaveProperty('status');
   const { text, ...found } = await explained(rows.undecided.request);
@@ -104,7 +104,7 @@ test('a request whose client left before it was decided has no status and no pro
   ]);
 });
 
-test('an answer that ended early says who ended it, when and why, and the step of the answer decided it', async () => {
+test('an answer that ended early shows who ended it, when and why, and its last step decided it', async () => {
   expect(rows.byNode).toMatchObject({ verdict: 'ended', endedBy: 'node', status: 200, node: 'pool-1' });
   const byNode = await explained(rows.byNode.request);
   const common = { outcome: 'ended', served: false, status: 200, phase: 'answering' };
@@ -123,7 +123,7 @@ test('an answer that ended early says who ended it, when and why, and the step o
   });
 });
 
-test('metrics count an end within an answer as one, and an end without an answer not', () => {
+test('metrics count an end during an answer, but not an end without one', () => {
   expect(counted).toMatch(/^headgate_requests_total\{.*outcome="aborted".*\} [12]$/m);
   const ended = [...counted.matchAll(/^headgate_stream_aborts_total\{who="(\w+)"\} (\d+)$/gm)];
   expect(ended.map(([, who, times]) => [who, times]).sort()).toEqual([
@@ -132,7 +132,7 @@ test('metrics count an end within an answer as one, and an end without an answer
   ]);
 });
 
-test('the build that recorded them decides the same, also of records that version 0.2.0 wrote', async () => {
+test('the build that recorded the decisions repeats them, including version 0.2.0’s records', async () => {
   const { out } = await cli('decisions', 'export', '--since', '1h');
   const lines = out
     .trim()

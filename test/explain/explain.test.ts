@@ -50,7 +50,7 @@ async function newcomer(limits: object): Promise<{ id: string; key: string; tier
   return { id, key, tier };
 }
 
-test('UnsupportedShapeError, the style that a stack was made with, and its first command turns it', async () => {
+test('UnsupportedShapeError names the style that the stack was created with, and its first command works', async () => {
   const [otter, heron] = [ways['chat at a stack'], ways['messages at a stack']];
   const send = () =>
     ask({ ...heron, organisation: otter.organisation, host: otter.host, model: otter.model });
@@ -65,7 +65,7 @@ test('UnsupportedShapeError, the style that a stack was made with, and its first
   await positionOf(fleet.admin.call('PUT', `/stacks/${stacks.otter}/surface`, { surface: 'openai' }));
 });
 
-test('a change of the models of a tier alone is the event of its step', async () => {
+test('a change of only a tier’s models is named as its step’s event', async () => {
   const { tier, key } = await newcomer({});
   const { position } = await fleet.admin.call('PUT', `/tiers/${tier}`, {
     rank: 100 + made,
@@ -79,14 +79,14 @@ test('a change of the models of a tier alone is the event of its step', async ()
   });
 });
 
-describe('a request that was not made finds what is in use now:', () => {
+describe('a hypothetical request is explained with the current use:', () => {
   const pool = ways['chat at the shared host'];
   const what = ['explain', '--org', 'birch', '--model', 'echo-small', '-o', 'json'];
   const asked = async (): Promise<Explanation> =>
     explanationSchema.parse(JSON.parse((await cli(...what)).out));
   const limitedTo = (limits: object) => limit({ ...pool, organisation: 'birch' }, limits);
 
-  test('requests of the minute, and how old the reports are', async () => {
+  test('requests in this minute, and the age of the reports', async () => {
     await limitedTo({ requestsPerMinute: 1 });
     const send = () => ask(pool, { organisation: 'birch' });
     let found: Explanation | undefined;
@@ -105,7 +105,7 @@ describe('a request that was not made finds what is in use now:', () => {
     expect(found?.would.length).toBeGreaterThan(0);
   });
 
-  test('requests in flight, until they end', async () => {
+  test('requests in flight until they end', async () => {
     await limitedTo({ concurrency: 1 });
     const sim = fleet.nodes['pool-1'];
     sim.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'stall' } }] }));
@@ -124,7 +124,7 @@ describe('a request that was not made finds what is in use now:', () => {
   });
 });
 
-test('the step of the key names the key and its organisation, as they are called', async () => {
+test('the key step names the key and its organisation by their display names', async () => {
   const { tier } = await newcomer({});
   const id = `named-${made}`;
   await fleet.admin.call('POST', '/organisations', { id, name: 'Acme Works', tier });
@@ -138,7 +138,7 @@ test('the step of the key names the key and its organisation, as they are called
   expect(steps.find(({ step }) => step === 'key')?.text).toBe(`any valid key of Acme Works (${id})`);
 });
 
-test('on a terminal the page keeps to its width and paints what decides; elsewhere a step is one line', async () => {
+test('on a terminal the page fits its width and highlights what decides; otherwise a step is one line', async () => {
   const { key } = await newcomer({ models: ['echo-idle'] });
   const id = (await chat({ port, key, model: 'echo-small' })).fields['x-request-id'] ?? '';
   const page = (options: object): Promise<CliRun> => cliWith(['explain', '--request', id], options);
@@ -159,7 +159,7 @@ test('on a terminal the page keeps to its width and paints what decides; elsewhe
     if (!['with', 'one', 'of:', '·'].includes(word)) expect(words(wide.out)).toContain(word);
 });
 
-test('a line of the journal is explained from stdin, and a person sees the own organisation only', async () => {
+test('a journal line is explained from stdin, and a person sees only their own organisation', async () => {
   const answer = await chat({ port, key: keyOf('acme'), model: 'no-such-model' });
   const exported = await cli('decisions', 'export', '--since', '1h');
   expect(exported.code).toBe(0);
@@ -183,7 +183,7 @@ test('a line of the journal is explained from stdin, and a person sees the own o
   expect(text(own)).toBe(text(missing));
 });
 
-test('the matrix of an organisation agrees with the explanation of each of its cells', async () => {
+test('an organisation’s matrix agrees with the explanation of each of its cells', async () => {
   await positionOf(fleet.admin.call('PATCH', '/organisations/birch', { tier: 'Pro' }));
   const run = await cli('explain', '--org', 'birch', '--list', '-o', 'json');
   expect(run.code).toBe(0);
@@ -207,7 +207,7 @@ test('the matrix of an organisation agrees with the explanation of each of its c
   }
 });
 
-test('what changed since a position is named, with its event', async () => {
+test('a difference since a position is named with its event', async () => {
   const before = await fleet.admin.position();
   await fleet.admin.call('POST', '/nodes/birch-s1/drain?force=true');
   const line = `explain --org birch --model echo-small --host ${stacks.heron} --path messages -o json`;
@@ -230,11 +230,11 @@ test.each([
   ['--key', 'key-none', 3],
   ['--org', 'nobody', 3],
   ['--request', `req_${'0'.repeat(32)}`, 3],
-])('what is not there ends with exit 3: %s', async (flag, id, code) => {
+])('explaining something that does not exist exits 3: %s', async (flag, id, code) => {
   expect((await cli('explain', flag, id, '--model', 'echo-small')).code).toBe(code);
 });
 
-test('a past moment is explained for every row of the table of commands, and one outside the log ends with exit 3', async () => {
+test('a past time is explained for every row of the command table, and one outside the log exits 3', async () => {
   const { id, key } = await newcomer({ models: ['echo-idle'] });
   const { id: keyId } = await fleet.key(id);
   await fleet.settle();
@@ -264,7 +264,7 @@ test('a past moment is explained for every row of the table of commands, and one
   }
 });
 
-describe('replay decide decides recorded requests again:', () => {
+describe('replay decide repeats recorded decisions:', () => {
   const replay = (lines: readonly string[], ...more: string[]): Promise<CliRun> => {
     const path = join(fleet.dir, 'recorded.jsonl');
     writeFileSync(path, `${lines.join('\n')}\n`);
@@ -284,7 +284,7 @@ describe('replay decide decides recorded requests again:', () => {
     return out.trim().split('\n');
   };
 
-  test('all that the gateways recorded comes out the same', async () => {
+  test('everything that the gateways recorded is decided alike', async () => {
     const lines = await exported();
     expect(lines.length).toBeGreaterThanOrEqual(2);
     const run = await replay(lines);
@@ -292,7 +292,7 @@ describe('replay decide decides recorded requests again:', () => {
     expect(run.code).toBe(0);
   });
 
-  test('a record that the rules decide otherwise is printed with its first step, and no other', async () => {
+  test('a record that the rules decide differently is printed with its first step, and no other is', async () => {
     const { id, key } = await newcomer({ contextTokens: 4000 });
     expect((await chat({ port, key, model: 'echo-small' })).status).toBe(200);
     const lines = await exported();
@@ -309,7 +309,7 @@ describe('replay decide decides recorded requests again:', () => {
     expect(run.code).toBe(1);
   });
 
-  test('positions that the log does not have are counted, and a line that is no record is named', async () => {
+  test('positions outside the log are counted, and a line that is not a record is named', async () => {
     const [line = ''] = await exported();
     const later = JSON.stringify({ ...JSON.parse(line), position: 1e9 });
     const run = await replay([line, later]);
@@ -324,7 +324,7 @@ describe('replay decide decides recorded requests again:', () => {
   });
 });
 
-test('no file of a run holds a key, a prompt, a header or an address of a caller', async () => {
+test('no file of a run contains a caller’s key, prompt, header or address', async () => {
   const canary = 'canary-5f1c9e';
   const key = keyOf('acme');
   const headers = { 'user-agent': `${canary}-agent`, 'x-forwarded-for': '203.0.113.77' };

@@ -192,7 +192,7 @@ const events: Partial<Record<Cause, readonly string[]>> = {
   'not serving': ['node.health_changed', 'none', 'stack.model_uninstalled'],
 };
 
-describe('an explanation says what its golden decision says:', () => {
+describe('an explanation agrees with its golden decision:', () => {
   const found = new Map<string, Explanation>();
   const kinds = new Set<string>();
   /**
@@ -242,7 +242,7 @@ describe('an explanation says what its golden decision says:', () => {
     }
   });
 
-  test('every cause that rules alone decide, and every text of the table, was seen', () => {
+  test('every cause that rules alone decide, and every text of the table, occurred', () => {
     const seen = new Set(records.map(causeOfRecord));
     const ruled = (Object.keys(causes) as Cause[]).filter((name) => causes[name].stage === 'admission');
     // These causes need limits on all visitors together, which the golden log does not have.
@@ -253,7 +253,7 @@ describe('an explanation says what its golden decision says:', () => {
   });
 });
 
-test('replay decide decides every golden decision as it was recorded', async () => {
+test('replay decide repeats every golden decision as it was recorded', async () => {
   const path = join(dir, 'recorded.jsonl');
   writeFileSync(path, records.map((record) => `${JSON.stringify(record)}\n`).join(''));
   const env = { HEADGATE_ADMIN: plane.url, HEADGATE_TOKEN: operatorToken };

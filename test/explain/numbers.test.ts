@@ -63,7 +63,7 @@ async function agree(organisation: string, limits: object, step: string, text: s
   }, waitMs);
 }
 
-test('requests of the minute are counted here and elsewhere, until there is no room', async () => {
+test('requests in this minute are counted here and elsewhere until there is no room', async () => {
   key = (await fleet.key('rate')).value;
   const counted = [0, 0];
   let minute = 0;
@@ -124,7 +124,7 @@ function hold(gateway: number): Promise<{ readonly id: string; close(): Promise<
   });
 }
 
-test('requests in flight are counted here and elsewhere by their weight; a decision has the time and position at which it was made', async () => {
+test('requests in flight count by weight, here and elsewhere, and a decision has its time and position', async () => {
   key = (await fleet.key('slots')).value;
   const rule = { match: { stream: true }, fault: { kind: 'stall-after', afterEvents: 2 } };
   fleet.nodes['pool-1'].setBehaviour(parseBehaviour({ rules: [rule] }));

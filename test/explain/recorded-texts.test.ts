@@ -140,7 +140,7 @@ const numbers: readonly (readonly [step: string, change: Change, text: string])[
   ],
 ];
 
-test.each(numbers)('the numbers of %s are those of the record: %#', async (step, change, text) => {
+test.each(numbers)('the figures of %s match the record: %#', async (step, change, text) => {
   expect((await stepsOf(change))[step]).toEqual({ result: 'ok', text });
 });
 
@@ -166,7 +166,7 @@ const refusals: readonly (readonly [cause: string, step: StepName, change: Chang
   ] as const),
 ];
 
-test.each(refusals)('a refusal for %s says why', async (_cause, step, change, text) => {
+test.each(refusals)('a refusal for %s gives the reason', async (_cause, step, change, text) => {
   expect((await stepsOf(change))[step]).toEqual({ result: 'refused', text });
 });
 
@@ -193,11 +193,11 @@ const rules: readonly (readonly [step: string, change: Change, text: string])[] 
   ['listing', { operation: 'model', model: 'echo-idle' }, 'this host does not list the model'],
 ];
 
-test.each(rules)('a refusal of %s by the rules says why: %#', async (step, change, text) => {
+test.each(rules)('a rule’s refusal at %s gives the reason: %#', async (step, change, text) => {
   expect((await stepsOf(change))[step]).toEqual({ result: 'refused', text });
 });
 
-test('where a node counted the prompt, all limits were read before, although the prompt did not fit', async () => {
+test('if a node counted the prompt, all limits were read first, even if the prompt did not fit', async () => {
   const message = 'This request needs a context of 1007 tokens; the Near tier allows 900.';
   const steps = await stepsOf({
     ...{

@@ -125,8 +125,8 @@ async function leftStream(way: Way): Promise<string> {
 
 proveWays();
 
-describe('what fails while it is answered is explained by its last step:', () => {
-  test.each(wayNames)('a node that fails, %s', async (wayName) => {
+describe('a failure while answering is explained by the last step:', () => {
+  test.each(wayNames)('the node fails, %s', async (wayName) => {
     const way: Way = ways[wayName];
     const sim = nodes[way.node];
     const down = { match: { path: way.path }, fault: { kind: 'refuse' } };
@@ -142,7 +142,7 @@ describe('what fails while it is answered is explained by its last step:', () =>
     await until(async () => (await ask(way)).status === 200, 60_000);
   });
 
-  test.each(wayNames)('InternalError, a fault of the gateway, %s', async (wayName) => {
+  test.each(wayNames)('the gateway has an InternalError, %s', async (wayName) => {
     writeFileSync(fault(), '');
     const answer = await ask(ways[wayName]).finally(() => rmSync(fault()));
     refused(answer, 'InternalError');
@@ -158,7 +158,7 @@ describe('what the gateway cannot do is explained by its step:', () => {
   beforeAll(() => positionOf(admin.call('PATCH', '/organisations/cedar', { tier: 'Platinum' })));
   const isServed = (way: Way): Promise<unknown> => until(async () => (await ask(way)).status === 200, 60_000);
 
-  test('a state that is too old, at each host', async () => {
+  test('its state is too old, for each host', async () => {
     const answers = await during('.clock', () =>
       Promise.all(
         wayNames.flatMap((way) => [
@@ -175,7 +175,7 @@ describe('what the gateway cannot do is explained by its step:', () => {
     for (const way of wayNames) await isServed(ways[way]);
   });
 
-  test('usage that cannot be kept, at each host', async () => {
+  test('it cannot store usage, for each host', async () => {
     for (const way of wayNames) await isServed(ways[way]);
     const answers = await during('.usage', async () => {
       // The usage row waits for the stalled thread. After some time, further requests are refused for this reason.
@@ -191,7 +191,7 @@ describe('what the gateway cannot do is explained by its step:', () => {
     for (const way of wayNames) await isServed(ways[way]);
   });
 
-  test('usage that is not known', async () => {
+  test('it does not know the usage', async () => {
     const organisation = 'unknown-so-far';
     await admin.call('POST', '/organisations', { id: organisation, name: organisation, tier: 'Starter' });
     const { value: key } = await admin.createKey(organisation, 'test');
@@ -204,7 +204,7 @@ describe('what the gateway cannot do is explained by its step:', () => {
   });
 });
 
-describe('the record of a stream that ends early says who ended it, and not that it was served:', () => {
+describe('the record of a stream that ends early shows who ended it, and not that it was served:', () => {
   const ended = async (id: string, outcome: string): Promise<void> => {
     const path = `/decisions/${id}`;
     await until(async () => (await admin.call('GET', path).catch(() => undefined)) !== undefined, 60_000);
@@ -232,7 +232,7 @@ describe('the record of a stream that ends early says who ended it, and not that
   });
 });
 
-describe('what a visitor of the playground asks is explained by the x-request-id of the answer:', () => {
+describe('a playground visitor’s request is explained by its x-request-id:', () => {
   const chatPath = '/api/chat';
   const turn = (model: string, more: object = {}) => chatBody(model, { stream: true, ...more });
   interface Played {
@@ -271,7 +271,7 @@ describe('what a visitor of the playground asks is explained by the x-request-id
     ['a turn', () => ({ cookie: visitor })],
     ['a turn with a key', () => ({ key: keys['cedar'] ?? '' })],
     [
-      'a turn at a stack',
+      'a turn on a stack',
       () => ({
         key: keys['acme'] ?? '',
         path: `/api/stacks/${stacks.otter}/chat`,
@@ -286,7 +286,7 @@ describe('what a visitor of the playground asks is explained by the x-request-id
     expect(steps.find(({ step }) => step === 'nodes')).toMatchObject({ result: 'ok' });
   });
 
-  test('a node that fails', async () => {
+  test('the node fails', async () => {
     const sim = nodes['pool-1'];
     sim.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'refuse' } }] }));
     const answer = await play({ cookie: visitor }).finally(() => sim.setBehaviour(parseBehaviour({})));
@@ -299,28 +299,28 @@ describe('what a visitor of the playground asks is explained by the x-request-id
 
   const itself: readonly (readonly [RefusalType, string, string, () => Played])[] = [
     ['Unauthorized', 'no cookie', 'http', () => ({})],
-    ['Unauthorized', 'a cookie of nobody', 'http', () => ({ cookie: 'none' })],
+    ['Unauthorized', 'an unknown cookie', 'http', () => ({ cookie: 'none' })],
     [
       'Unauthorized',
-      'a visitor at a stack',
+      'a visitor on a stack',
       'http',
       () => ({ cookie: visitor, path: `/api/stacks/${stacks.otter}/chat` }),
     ],
     ['Unauthorized', 'an unknown key', 'key', () => ({ key: 'hg_0' })],
-    [
-      'Unauthorized',
-      'what an unknown key may use',
-      'http',
-      () => ({ key: 'hg_0', path: '/api/key', body: {} }),
-    ],
+    ['Unauthorized', 'an unknown key’s calls', 'http', () => ({ key: 'hg_0', path: '/api/key', body: {} })],
     ['NotFoundError', 'no such call', 'http', () => ({ path: '/api/none' })],
     [
       'UnsupportedShapeError',
-      'a turn that is not streamed',
+      'a turn without streaming',
       'shape',
       () => ({ cookie: visitor, body: chatBody('echo-small') }),
     ],
-    ['UnsupportedShapeError', 'no turn of the page', 'shape', () => ({ cookie: visitor, body: {} })],
+    [
+      'UnsupportedShapeError',
+      'a turn the page does not send',
+      'shape',
+      () => ({ cookie: visitor, body: {} }),
+    ],
     [
       'PayloadTooLargeError',
       'a long turn',
@@ -328,14 +328,9 @@ describe('what a visitor of the playground asks is explained by the x-request-id
       () => ({ cookie: visitor, body: chatBody('echo-small', { system: 'a'.repeat(20_000) }) }),
     ],
     ['PayloadTooLargeError', 'large headers', 'http', () => ({ headers: { a: 'a'.repeat(20_000) } })],
-    [
-      'DedicatedOnlyModelError',
-      'a model that nobody knows',
-      'pool',
-      () => ({ cookie: visitor, body: turn('none') }),
-    ],
+    ['DedicatedOnlyModelError', 'an unknown model', 'pool', () => ({ cookie: visitor, body: turn('none') })],
   ];
-  test.each(itself)('%s, %s', async (type, _name, step, asked) => {
+  test.each(itself)('%s for %s', async (type, _name, step, asked) => {
     const answer = await play(asked());
     refused(answer, type);
     const found = await explained(answer);
@@ -357,7 +352,7 @@ describe('what a visitor of the playground asks is explained by the x-request-id
     ['InferenceConcurrencyLimitedError', 'visitor concurrency', { total: { concurrency: 0 } }, () => visitor],
     ['ModelNotInPlanError', 'tier', { models: ['echo-idle'] }, () => visitor],
   ];
-  test.each(byLimit)('%s, by %s, and the first command turns it', async (type, step, limits, who) => {
+  test.each(byLimit)('%s by %s, and the first command changes it', async (type, step, limits, who) => {
     const position = await limited(limits);
     const send = () => play({ cookie: who(), body: turn('echo-small', { max_tokens: 50 }) });
     const answer = await send();
@@ -373,7 +368,7 @@ describe('what a visitor of the playground asks is explained by the x-request-id
   });
 });
 
-test('the decisions of a gateway are read with the gateway token; with the operator token, at a control plane', async () => {
+test('a gateway’s decisions are read with the gateway token, and a control plane’s with the operator token', async () => {
   const status = async (url: string, token: string): Promise<number> => {
     const answer = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
     await answer.text();
@@ -385,11 +380,11 @@ test('the decisions of a gateway are read with the gateway token; with the opera
   expect([await status(plain, operatorToken), await status(plain, gatewayToken)]).toEqual([200, 401]);
 });
 
-test('every type of refusal was made', () => {
+test('every type of refusal occurred', () => {
   expect([...seen].sort()).toEqual(Object.keys(refusalKinds).sort());
 });
 
-describe('all that was recorded is decided again by a build:', () => {
+describe('a build decides all records again:', () => {
   interface Printed {
     readonly req: string;
     readonly step: string;
@@ -408,7 +403,7 @@ describe('all that was recorded is decided again by a build:', () => {
     };
   };
 
-  test('this build decides the same', async () => {
+  test('this build decides them alike', async () => {
     const { path, lines } = await recorded();
     expect(lines.length).toBeGreaterThan(40);
     const run = await fleet.cli(['replay', 'decide', '--requests', path, '-o', 'json']);
@@ -416,7 +411,7 @@ describe('all that was recorded is decided again by a build:', () => {
     expect(run.code).toBe(0);
   });
 
-  test('a build with another rule prints exactly the decisions that the rule touches', async () => {
+  test('a build with one changed rule prints exactly the decisions that the rule affects', async () => {
     const { path, lines } = await recorded();
     const built = join(fleet.dir, 'changed');
     const dist = join(import.meta.dirname, '../../dist');

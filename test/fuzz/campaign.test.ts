@@ -26,7 +26,7 @@ const tooMany: RunningTarget['tryCase'] = async (draw, note) => {
   return count > 100 ? [`found number ${count}`] : [];
 };
 
-test('a kind of fault is reported once, shrunk, and repeated with its seed and number', async () => {
+test('a kind of fault is reported once, minimised, and can be repeated by seed and number', async () => {
   const { faults, lines } = await run({ tryCase: tooMany });
   expect(faults).toHaveLength(1);
   expect(lines).toHaveLength(2);
@@ -37,7 +37,7 @@ test('a kind of fault is reported once, shrunk, and repeated with its seed and n
   expect(repeated.lines.slice(-2)).toEqual(lines);
 });
 
-test('a process that ended stops the run, and the cases that may have ended it are named', async () => {
+test('a process that ends stops the run, and the possible culprits are named', async () => {
   let tried = 0;
   const { cases, faults, lines } = await run({
     tryCase: async () => {
@@ -51,7 +51,7 @@ test('a process that ended stops the run, and the cases that may have ended it a
   expect(cases).toBeLessThanOrEqual(2);
 });
 
-test('a fault that shows only after the last case is reported, and so is a case that throws', async () => {
+test('a fault that appears only after the last case is reported, as is a case that throws', async () => {
   let settled = false;
   const { faults } = await run({
     tryCase: () => Promise.reject(new Error('broken')),
@@ -71,9 +71,9 @@ const envelope = (type: string, status: number): string =>
 const refusal = { 'content-type': 'application/json', 'x-request-id': `req_${'0'.repeat(32)}` };
 
 test.each([
-  ['a body that is no envelope', 503, refusal, '{"error":"no"}', /outside the envelope/],
-  ['a type that nobody knows', 503, refusal, envelope('Other', 503), /not in the registry/],
-  ['a status of another type', 404, refusal, envelope('InferenceUnavailableError', 404), /of another type/],
+  ['a body that is not an envelope', 503, refusal, '{"error":"no"}', /outside the envelope/],
+  ['an unknown type', 503, refusal, envelope('Other', 503), /not in the registry/],
+  ['another type’s status', 404, refusal, envelope('InferenceUnavailableError', 404), /of another type/],
   [
     'no request id',
     503,
@@ -81,17 +81,17 @@ test.each([
     envelope('InferenceUnavailableError', 503),
     /request id/,
   ],
-  ['a fault of the service', 500, refusal, envelope('InternalError', 500), /answered 500/],
+  ['a service fault', 500, refusal, envelope('InternalError', 500), /answered 500/],
 ])('a refusal with %s is a fault', (_what, status, fields, body, fault) => {
   expect(answerFault('gateway', { status, fields, body, whole: true })).toMatch(fault);
 });
 
-test('a refusal in the envelope is none', () => {
+test('a refusal in the envelope is not a fault', () => {
   const body = envelope('InferenceUnavailableError', 503);
   expect(answerFault('gateway', { status: 503, fields: refusal, body, whole: true })).toBeUndefined();
 });
 
-test('answers behind one another are separated, and one that is cut is seen', () => {
+test('consecutive answers are separated, and a truncated one is recognised', () => {
   const whole = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
   const chunked = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n';
   const { answers, broken } = readAnswers(`${whole}${chunked}${whole.slice(0, -1)}`, false);
@@ -111,18 +111,18 @@ test.each([
   ['ends cleanly without its terminator', chunk, true, /without its terminator/],
   ['continues after its terminator', `data: [DONE]\n\n${chunk}`, true, /behind the terminator/],
   [
-    'has an error in it',
+    'contains an error',
     `${chunk}data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[],"error":{}}\n\n`,
     false,
     /an error in a stream/,
   ],
-  ['is cut behind its terminator', `${chunk}data: [DONE]\n\n`, false, /cut behind its terminator/],
+  ['is cut after its terminator', `${chunk}data: [DONE]\n\n`, false, /cut behind its terminator/],
 ])('a stream that %s is a fault', (_what, body, whole, fault) => {
   const answer = { status: 200, fields: streamed, body, whole };
   expect(faultOf(answer, { operation: 'chat', stream: true })).toMatch(fault);
 });
 
-test('a stream with its terminator is none, nor is one that was cut without', () => {
+test('a stream with its terminator is not a fault, nor is one cut off without it', () => {
   const expected = { operation: 'chat', stream: true } as const;
   const answer = { status: 200, fields: streamed };
   expect(faultOf({ ...answer, body: `${chunk}data: [DONE]\n\n`, whole: true }, expected)).toBeUndefined();

@@ -8,7 +8,7 @@ import { campaign } from './campaign.ts';
 import { targets } from './targets.ts';
 
 test.each(targets.map((target) => [target.name, target] as const))(
-  'some seconds of the fuzz target %s end no process, and find nothing',
+  'a few seconds of the fuzz target %s end no process and find nothing',
   async (_name, target) => {
     const said: string[] = [];
     const summary = await campaign(target, { seed: 1, seconds: 2, say: (line) => said.push(line) });
@@ -35,7 +35,7 @@ test('the command prints its seed first and a summary last', async () => {
   expect(code).toBe(0);
 });
 
-test('the command refuses what it does not know with status 2', async () => {
+test('the command refuses unknown arguments with status 2', async () => {
   for (const args of [['nothing'], ['json', '--seconds', 'x'], ['--case', '1'], ['--other']])
     expect(await fuzz(...args)).toMatchObject({
       code: 2,

@@ -107,14 +107,14 @@ async function ask(gateway: string, key: unknown): Promise<number> {
   return statusCode;
 }
 
-test('every volume that a service of the file uses is declared', () => {
+test('every volume that a service in the file uses is declared', () => {
   const used = Object.values(services).flatMap((service) =>
     (service.volumes ?? []).filter((it) => !it.startsWith('./')).map((it) => it.split(':')[0]),
   );
   expect(new Set(used)).toEqual(new Set(Object.keys(volumes)));
 });
 
-test('every published port of the file is one that its service listens on', async () => {
+test('every published port in the file is one on which its service listens', async () => {
   for (const [name, { ports = [] }] of fleet) {
     if (name === 'kafka') continue;
     for (const port of ports) {
@@ -129,7 +129,7 @@ test('every published port of the file is one that its service listens on', asyn
   }
 });
 
-test('a fleet applied at one control plane is served by both gateways, and a revocation is confirmed by both', async () => {
+test('a fleet applied at one control plane is served by both gateways, and both confirm a revocation', async () => {
   const fleet = join(dir, 'fleet.yaml');
   writeFileSync(
     fleet,

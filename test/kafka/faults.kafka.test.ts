@@ -134,7 +134,7 @@ class Writer {
 const brokerKills = runs({ fast: 2, full: 2 });
 
 test(
-  `a broker killed ${brokerKills} times loses no acknowledged append, and no command enters the chain twice`,
+  `killing a broker ${brokerKills} times loses no acknowledged append, and no command enters the chain twice`,
   async () => {
     const [log, reader] = [await open(), await open()];
     const ending = new AbortController();
@@ -174,7 +174,7 @@ test(
   scaledMs(100_000 * brokerKills),
 );
 
-test('an append whose answer is lost is unknown, and was written once', async () => {
+test('an append whose response is lost has an unknown outcome, and was written once', async () => {
   const { log, proxy } = await openThroughProxy();
   await log.append(Buffer.from('before'));
   proxy.answers('drop');
@@ -185,7 +185,7 @@ test('an append whose answer is lost is unknown, and was written once', async ()
   expect(records.map(({ value }) => String(value))).toEqual(['before', 'unanswered', 'after']);
 });
 
-test('an append whose connection is cut before the answer is unknown at once', async () => {
+test('an append whose connection is cut before the response has an unknown outcome at once', async () => {
   const { log, proxy } = await openThroughProxy();
   await log.append(Buffer.from('before'));
   proxy.answers('hold');
@@ -197,7 +197,7 @@ test('an append whose connection is cut before the answer is unknown at once', a
   await expect(promptly(appended, 'the error')).rejects.toThrow(AppendUnknown);
 });
 
-test('an answer that is late but comes is an acknowledgement', async () => {
+test('a late response still acknowledges its append', async () => {
   const { log, proxy } = await openThroughProxy();
   await log.append(Buffer.from('before'));
   proxy.answers('hold');
@@ -214,7 +214,7 @@ test('an append that could not be sent is unavailable, not unknown', async () =>
   expect(await (await open()).end()).toBe(0);
 });
 
-test('a tail whose connection is cut again and again delivers each record once', async () => {
+test('a tail whose connection is cut repeatedly delivers each record once', async () => {
   const { log, proxy } = await openThroughProxy();
   const writer = await open();
   const ending = new AbortController();
@@ -231,7 +231,7 @@ test('a tail whose connection is cut again and again delivers each record once',
   expect(seen).toEqual(values);
 });
 
-test('a log with nothing to do arms next to no timers', async () => {
+test('an idle log sets almost no timers', async () => {
   const log = await open();
   const ending = new AbortController();
   let delivered: () => void = () => undefined;
@@ -251,7 +251,7 @@ test('a log with nothing to do arms next to no timers', async () => {
   expect(count).toBeLessThan(20);
 });
 
-test('a frozen broker makes questions fail in time, and close returns at once', async () => {
+test('with a frozen broker, reads fail in time and close returns at once', async () => {
   const log = await open({ endTimeoutMs: 500 });
   const ending = new AbortController();
   const following = follow(log, ending.signal, () => undefined);
@@ -270,7 +270,7 @@ test('a frozen broker makes questions fail in time, and close returns at once', 
   }
 });
 
-test('a log is opened, asked and closed in time while its broker is down, and works once it is back', async () => {
+test('a log opens, reads and closes in time while its broker is down, and works once it returns', async () => {
   const first = await open();
   await first.append(Buffer.from('before'));
   await kafka.kill(1);
@@ -287,7 +287,7 @@ test('a log is opened, asked and closed in time while its broker is down, and wo
   }
 });
 
-test('a process that starts without its brokers waits for them once, not for each of its logs', async () => {
+test('a process that starts without its brokers waits for them once, not once per log', async () => {
   const vacant = createServer().listen(0, '127.0.0.1');
   await once(vacant, 'listening');
   const { port } = vacant.address() as { port: number };

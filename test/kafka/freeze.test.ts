@@ -6,7 +6,7 @@ import { freeze } from './freeze.ts';
 
 const start = () => spawn('sleep', ['60'], { stdio: 'ignore' });
 
-test.skipIf(process.platform !== 'linux')('a process is stopped once freeze returns', async () => {
+test.skipIf(process.platform !== 'linux')('a process has stopped when freeze returns', async () => {
   const child = start();
   const exited = once(child, 'exit');
   freeze(child);
@@ -15,7 +15,7 @@ test.skipIf(process.platform !== 'linux')('a process is stopped once freeze retu
   await exited;
 });
 
-test('a process that has ended, and whose end is not read yet, is not waited for', async () => {
+test('a process that has ended is not waited for, even before its exit is read', async () => {
   const child = start();
   const exited = once(child, 'exit');
   child.kill('SIGKILL');

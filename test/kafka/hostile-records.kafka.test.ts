@@ -199,8 +199,8 @@ async function poisonAll(): Promise<void> {
   }
 }
 
-describe.each(['not signed', 'signed'])('a log that is %s', (kind) => {
-  test('batches in every codec and bombs, on every topic: service continues', async () => {
+describe.each(['unsigned', 'signed'])('a log that is %s', (kind) => {
+  test('batches in every codec and decompression bombs on every topic do not stop the service', async () => {
     if (kind === 'signed') {
       const added = await fleet.cli(['signer', 'add', join(fleet.dir, 'key.pub'), '--force'], env());
       expect(added).toMatchObject({ code: 0 });
@@ -216,7 +216,7 @@ describe.each(['not signed', 'signed'])('a log that is %s', (kind) => {
     expect(metrics).toMatch(/headgate_topic_skipped_batches\{topic="headgate.counters"\} [1-9]/);
   });
 
-  test('a copy of every topic after itself, and records of another token or a later version, change nothing', async () => {
+  test('copies of every topic, other tokens’ records and later versions change nothing', async () => {
     await serving(async () => {
       for (const topic of topics)
         for (let partition = 0; partition < (topic === usageTopic ? usagePartitions : 1); partition++)
@@ -239,7 +239,7 @@ describe.each(['not signed', 'signed'])('a log that is %s', (kind) => {
   });
 });
 
-test('processes that are killed and started again on the poisoned topics serve as before', async () => {
+test('processes killed and restarted on the poisoned topics serve as before', async () => {
   await Promise.all(processes().map((one) => one.end('SIGKILL')));
   plane = await servePlane();
   gateways = await Promise.all(['gw-1', 'gw-2'].map(serveGateway));
@@ -273,7 +273,7 @@ async function transaction(
   await producer.disconnect();
 }
 
-test('transactions: all readers read the same, before and after the end of each, and none waits for it', async () => {
+test('all readers read the same during and after transactions, and none waits for their end', async () => {
   const log = await openKafkaLog(kafka.brokers, {}, { topic: 'transactions', partition: 0 });
   const [first, signal] = [[] as string[], AbortSignal.timeout(waitMs)];
   const live = (async () => {
@@ -299,7 +299,7 @@ test('transactions: all readers read the same, before and after the end of each,
   });
 });
 
-test('topics that cannot be read, although they can be appended to, are named, and no gateway is to be forgotten', async () => {
+test('topics that can be appended to but not read are named, and no gateway counts as forgotten', async () => {
   const unread = [statusTopic, countersTopic];
   const rules = unread.flatMap((resourceName) =>
     [
@@ -332,7 +332,7 @@ test('topics that cannot be read, although they can be appended to, are named, a
   await serving(expectWell);
 });
 
-test('records that are deleted from topics: readers continue, and doctor reports those of the control log', async () => {
+test('readers continue after records are deleted, and doctor reports those of the control log', async () => {
   const deleteUpTo = (topic: string, partition: number, offset: string) =>
     asAdmin((admin) => admin.deleteTopicRecords({ topic, partitions: [{ partition, offset }] }));
   controlBatches = (await stored(controlTopic)).filter(({ length }) => length < 100_000);
@@ -349,7 +349,7 @@ test('records that are deleted from topics: readers continue, and doctor reports
   await expect(fleet.serve('control-plane', 'cp-new')).rejects.toThrow(/begins at offset 1/);
 });
 
-test('an older copy of the control log in front of the whole has the same state', async () => {
+test('an older copy of the control log before the whole log gives the same state', async () => {
   await Promise.all(processes().map((one) => one.end('SIGKILL')));
   await asAdmin(async (admin) => {
     await admin.deleteTopics({ topics: [controlTopic] });

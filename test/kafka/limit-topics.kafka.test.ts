@@ -58,7 +58,7 @@ limitTopicContract('the Kafka log', async () => {
 test.each([
   [gaugesTopic, 3600],
   [countersTopic, 24 * 3600],
-] as const)('%s is created with short segments and deletes what is old', async (topic, keepSeconds) => {
+] as const)('%s is created with short segments and deletes old records', async (topic, keepSeconds) => {
   const client = openLimitTopic(kafka.url, { topic, tokens });
   await client.append(Buffer.from('first'));
   const settings = await settingsOf(topic);
@@ -69,7 +69,7 @@ test.each([
   await client.close();
 });
 
-test('a topic that processes publish again is created again if it is deleted while they use it', async () => {
+test('a topic whose contents are published again is recreated if it is deleted while in use', async () => {
   const client = openLimitTopic(kafka.url, { topic: gaugesTopic, tokens });
   const read: string[] = [];
   const onBatch = ({ records }: LimitBatch) => void read.push(...records.map(({ value }) => String(value)));
@@ -88,7 +88,7 @@ test('a topic that processes publish again is created again if it is deleted whi
   await client.close();
 }, 120_000);
 
-test('a topic with other settings is refused by name with the next step', async () => {
+test('a topic with other settings is refused by name, with the next step', async () => {
   await remove(countersTopic);
   const entries = { 'cleanup.policy': 'compact', 'segment.ms': '86400000', 'retention.ms': '86400000' };
   const configEntries = Object.entries(entries).map(([name, value]) => ({ name, value }));

@@ -82,7 +82,7 @@ const configured = (policy: string) => {
   );
 };
 
-test('a compacted topic is refused by control plane and gateway at their start, with the command that fixes it', async () => {
+test('a compacted topic is refused by control plane and gateway at their start, with the repairing command', async () => {
   await gateway.close();
   await controlPlane.close();
   await configured('compact');
@@ -99,7 +99,7 @@ test('a compacted topic is refused by control plane and gateway at their start, 
   expect(await statusOf(key)).toBe(404);
 }, 90_000);
 
-test('a topic that was made again, with another log in it, is refused while they run and when they start; nothing is served from it', async () => {
+test('a topic recreated with another log is refused while running and at a start, and nothing is served from it', async () => {
   await deleteTopic();
   const configEntries = [{ name: 'retention.ms', value: '-1' }];
   await asAdmin((client) =>

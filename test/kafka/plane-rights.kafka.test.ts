@@ -110,7 +110,7 @@ test('the page has a row for each topic', () => {
   );
 });
 
-test('a fleet serves, bills and confirms with the rights of the page alone', async () => {
+test('a fleet serves, bills and confirms with only the rights on the page', async () => {
   const admin = fleet.admin(plane);
   const { id, value } = await admin.createKey(organisation, 'one');
   await until(async () => (await statusWith(gateway.ready.api, value)) === 200, waitMs);
@@ -135,7 +135,7 @@ test('a fleet serves, bills and confirms with the rights of the page alone', asy
   for (const process of [plane, gateway]) expect(process.stderr()).not.toContain('AUTHORIZATION_FAILED');
 }, 180_000);
 
-test('before a start, doctor finds the brokers and topics with the name of each plane, and not with a wrong password', async () => {
+test('before a start, doctor finds brokers and topics as each plane’s user, and not with a wrong password', async () => {
   const pre = async (more: object) => {
     const { stdout } = await fleet.cli(['doctor', '--pre', '-o', 'json'], { HEADGATE_ADMIN: '', ...more });
     return checksIn(stdout)
@@ -158,15 +158,15 @@ async function append(name: string, topic: string): Promise<void> {
   }
 }
 
-test('the name of the gateways cannot write a command', async () => {
+test('the gateways’ user cannot write a command', async () => {
   await expect(append('gateways', controlTopic)).rejects.toThrow(/AUTHORIZATION/);
 });
 
-test('the name of the control planes may write the counters of silent gateways, which is due each hour', async () => {
+test('the control planes’ user may write silent gateways’ counters, which happens each hour', async () => {
   await append('planes', countersTopic);
 });
 
-test('doctor finds a control topic that may be read but not written, once a command was refused', async () => {
+test('after a refused command, doctor finds a control topic that can be read but not written', async () => {
   const env = { HEADGATE_ADMIN: plane.ready.admin };
   const create = () => fleet.cli(['org', 'create', 'elm', '--name', 'Elm', '--tier', 'Wide'], env);
   const found = async () => {

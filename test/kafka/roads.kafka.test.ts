@@ -63,7 +63,7 @@ async function createKey(): Promise<{ id: string; value: string }> {
   return created as unknown as { id: string; value: string };
 }
 
-test('a key that is created is accepted by every gateway, and refused once it is revoked', async () => {
+test('every gateway accepts a new key, and refuses it once it is revoked', async () => {
   const { id, value } = await createKey();
   const apis = dev.ready.gateways.map(({ api }) => api);
   expect(apis.length).toBeGreaterThan(1);
@@ -74,7 +74,7 @@ test('a key that is created is accepted by every gateway, and refused once it is
   for (const api of apis) expect(await statusWith(api, value)).toBe(401);
 });
 
-test('usage of completed requests reaches the totals through its twelve partitions', async () => {
+test('usage of completed requests reaches the totals through the topic’s twelve partitions', async () => {
   const organisation = dev.ready.organisations.find(({ key }) => key)!;
   const total = async () => Number((await cli('usage', 'show', '--org', organisation.id))['totalTokens']);
   const before = await total();
@@ -82,12 +82,12 @@ test('usage of completed requests reaches the totals through its twelve partitio
   await expect.poll(total, { timeout: 10_000 }).toBeGreaterThan(before);
 });
 
-test('the log on Kafka is replayed to the same end', async () => {
+test('replaying the log on Kafka leads to the same end', async () => {
   const replayed = await cli('replay', '--from-log');
   expect(Number(replayed['position'])).toBeGreaterThan(1);
 });
 
-test('requests are answered while the broker is dead, and commands again once it is back', async () => {
+test('requests are answered while the broker is dead, and commands once it is back', async () => {
   const { value } = await createKey();
   const { api } = dev.ready.gateways[0]!;
   await expect.poll(() => statusWith(api, value), { timeout: 10_000 }).toBe(200);

@@ -67,7 +67,7 @@ afterAll(async () => {
 });
 
 test.each<KafkaSasl>([plain, { ...plain, mechanism: 'scram-sha-512' }])(
-  'a log is kept over TLS with $mechanism',
+  'a log works over TLS with $mechanism',
   async (sasl) => {
     const log = await openKafkaLog(kafka.brokers, { tls: { ca }, sasl }, options);
     const offset = await log.append(Buffer.from(sasl.mechanism));
@@ -77,7 +77,7 @@ test.each<KafkaSasl>([plain, { ...plain, mechanism: 'scram-sha-512' }])(
   },
 );
 
-test('a wrong password is reported at opening, and not repeated', async () => {
+test('a wrong password is reported when opening, and not repeated', async () => {
   const settings = { tls: { ca }, sasl: { ...plain, password: 'wrong-secret' } };
   const opening = openKafkaLog(kafka.brokers, settings, options);
   const error = await promptly(opening, 'the error').catch((thrown: unknown) => thrown);

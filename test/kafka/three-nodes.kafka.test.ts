@@ -54,7 +54,7 @@ controlLogContract('the Kafka log on three brokers', async () => {
   };
 });
 
-test('topics are made with three replicas, two of which acknowledge', async () => {
+test('topics are created with three replicas, two of which must acknowledge', async () => {
   const log = await openKafkaLog(kafka.brokers, {}, { topic: 'headgate.control', partition: 0 });
   await log.append(Buffer.from('x'));
   await log.close();
@@ -104,7 +104,7 @@ describe('a leader that is cut off', () => {
     return { oldLeader, atMs };
   }
 
-  test('design, Freshness: an old leader that continues to answer proves nothing to a gateway cut off with it', async () => {
+  test('proves nothing to a gateway cut off with it, even if it still responds', async () => {
     const { oldLeader, atMs } = await cutOff();
     const answers: number[] = [];
     while (performance.now() - atMs < 12_000) {
@@ -142,7 +142,7 @@ describe('a leader that is cut off', () => {
 
   /** Runs only with HEADGATE_LONG=1, because it waits a minute until the gateway stops serving. */
   test.runIf(process.env['HEADGATE_LONG'])(
-    'design, Revocation confirmed: what the others revoke is refused by the gateway cut off within 60 s',
+    'cannot keep that gateway from refusing, within 60 s, a key that the others revoke',
     async () => {
       const { id, key } = await createKey();
       await expect.poll(() => statusOf(key), { timeout: 20_000 }).toBe(404);
@@ -165,7 +165,7 @@ describe('a leader that is cut off', () => {
   );
 });
 
-test('a reader leaves a leader that its peers have deposed, although it still reaches that leader', async () => {
+test('a reader leaves a leader that its peers have replaced, even if it can still reach it', async () => {
   await until(
     async () => (await ask(1, (connection) => connection.metadata('deposed'))).brokers.length === 3,
   );
@@ -194,7 +194,7 @@ test('a reader leaves a leader that its peers have deposed, although it still re
   await reading;
 }, 120_000);
 
-test('the leader killed during appends loses none that was acknowledged, and they keep their order', async () => {
+test('killing the leader during appends loses no acknowledged one, and they keep their order', async () => {
   // Waits until a broker that was cut off by an earlier test is a member again.
   await until(
     async () => (await ask(1, (connection) => connection.metadata('failover'))).brokers.length === 3,

@@ -53,7 +53,7 @@ test.each([
   ['headgate.control', 1, '-1'],
   ['headgate.usage', 12, String(35 * day)],
   ['headgate.status', 1, String(day)],
-])('%s is made with %i partitions, kept for %s ms', async (topic, partitions, retention) => {
+])('%s is created with %i partitions and kept for %s ms', async (topic, partitions, retention) => {
   const log = await open(topic, { partition: partitions - 1 });
   expect(await log.append(Buffer.from('x'))).toBe(0);
   const { topics } = await admin.fetchTopicMetadata({ topics: [topic] });
@@ -64,7 +64,7 @@ test.each([
   expect(settings.get('message.timestamp.type')).toBe('LogAppendTime');
 });
 
-test('all partitions of a topic can be opened at once by two processes, and fetches do not wait for each other', async () => {
+test('two processes can open all partitions of a topic at once, and fetches do not wait for each other', async () => {
   const logs = await Promise.all(
     Array.from({ length: 12 }, (_, partition) => open('headgate.usage', { partition })),
   );
@@ -80,14 +80,14 @@ test.each<[string, Record<string, string>, string]>([
   ['forgets by time', { 'retention.ms': '86400000' }, 'retention.ms=-1'],
   ['forgets by size', { 'retention.bytes': '1000000' }, 'retention.bytes=-1'],
   [
-    'lets a stale replica lead',
+    'lets an outdated replica lead',
     { 'unclean.leader.election.enable': 'true' },
     'unclean.leader.election.enable=false',
   ],
   ['is recompressed by its brokers', { 'compression.type': 'zstd' }, 'compression.type=producer'],
-  ['holds batches of 100 MB', { 'max.message.bytes': '104857600' }, 'max.message.bytes=1048588'],
-  ['holds no commit of 900 KB', { 'max.message.bytes': '500000' }, 'max.message.bytes=1048588'],
-])('a topic that %s is refused with the command that fixes it', async (what, settings, fix) => {
+  ['accepts batches of 100 MB', { 'max.message.bytes': '104857600' }, 'max.message.bytes=1048588'],
+  ['cannot hold a commit of 900 KB', { 'max.message.bytes': '500000' }, 'max.message.bytes=1048588'],
+])('a topic that %s is refused with the repairing command', async (what, settings, fix) => {
   const topic = `misset-${what.replaceAll(' ', '-')}`;
   await make(topic, settings);
   const refused = open(topic);
@@ -104,14 +104,14 @@ test.each<[string, Record<string, string>, string]>([
   expect(await (await open(topic)).end()).toBe(0);
 });
 
-test('a topic of too many or too few partitions is refused', async () => {
+test('a topic with too many or too few partitions is refused', async () => {
   await make('misset-many', {}, 3);
   await expect(open('misset-many')).rejects.toThrow(
     /has 3 partitions and needs 1, .*kafka-topics\.sh .*--create --topic misset-many --partitions 1 --replication-factor 1/,
   );
 });
 
-test('a longer retention than needed is let be', async () => {
+test('a longer retention than needed is accepted', async () => {
   await make('generous', { 'retention.ms': '7200000' });
   expect(await (await open('generous', { keepSeconds: 3600 })).end()).toBe(0);
   await expect(open('generous', { keepSeconds: 10_000 })).rejects.toThrow(TopicMisconfigured);
@@ -135,7 +135,7 @@ async function deleteBefore(topic: string, offset: number): Promise<void> {
   }
 }
 
-test('records deleted before they were read are reported, and passed over only where that is allowed', async () => {
+test('records deleted before they were read are reported, and skipped only if allowed', async () => {
   const log = await logOf('trimmed', 10);
   await deleteBefore('trimmed', 6);
   await expect(readRecords(log, 1, { from: 5 })).rejects.toThrow(LogTruncated);
@@ -144,7 +144,7 @@ test('records deleted before they were read are reported, and passed over only w
   expect((await readRecords(lenient, 4)).map(({ offset }) => offset)).toEqual([6, 7, 8, 9]);
 });
 
-test('records deleted in front of a tail that lags are reported', async () => {
+test('deleting records ahead of a lagging tail is reported', async () => {
   const log = await logOf('overtaken', 10);
   const tail = log.tail({ from: 0, recordsMax: 2, bytesMax: 1 })[Symbol.asyncIterator]();
   await tail.next();
@@ -156,10 +156,10 @@ test('records deleted in front of a tail that lags are reported', async () => {
 
 test.each([
   ['empty', 0],
-  ['as long', 5],
+  ['equally long', 5],
   ['longer', 9],
 ])(
-  'a topic that was deleted and made again, %s, is reported to tail, end and append',
+  'a deleted and recreated topic, %s, is reported to tail, end and append',
   async (kind, count) => {
     const topic = `replaced-${kind.replace(' ', '-')}`;
     const log = await logOf(topic, 5);

@@ -16,4 +16,5 @@ afterAll(async () => {
 
 test('an allowance runs out on both gateways at once, and all sums agree', () => allowanceRunsOut(fleet));
 
-test('an allowance runs out on four gateways at once, two of which came late', () => fourShareTheRest(fleet));
+test('an allowance runs out on four gateways at once, two of which joined late', () =>
+  fourShareTheRest(fleet));

@@ -16,9 +16,9 @@ afterAll(() => fleet?.close());
 
 test('an allowance runs out on both gateways at once, and all sums agree', () => allowanceRunsOut(fleet));
 
-test('data folders that are lost or copied count nobody twice', () => foldersAreLostAndCopied(fleet));
+test('lost or copied data folders count no one twice', () => foldersAreLostAndCopied(fleet));
 
-test('an older state of a data folder that is brought back counts nobody twice', () =>
-  foldersAreBroughtBack(fleet));
+test('restoring an older state of a data folder counts no one twice', () => foldersAreBroughtBack(fleet));
 
-test('an allowance runs out on four gateways at once, two of which came late', () => fourShareTheRest(fleet));
+test('an allowance runs out on four gateways at once, two of which joined late', () =>
+  fourShareTheRest(fleet));

@@ -37,7 +37,7 @@ function slowLog(): { stop(): void } {
 }
 
 test.each(burstCases(slowLog, 1))(
-  'Limits 1, Limits 2: far below its limits nobody is refused in a cold burst over $gateways gateways on Kafka: $name',
+  'Limits 1, Limits 2: a cold burst far below the limits over $gateways gateways on Kafka is never refused: $name',
   async ({ gateways, disturb }) => {
     await fleet.growTo(gateways);
     await nobodyRefused(fleet, disturb);

@@ -32,7 +32,7 @@ const starved = (all: ReturnType<typeof outcomes>, ms: number) =>
 const starvedRarely = (all: ReturnType<typeof outcomes>, ms: number) =>
   all.filter(({ starvedRareMs }) => starvedRareMs > ms);
 
-test('Limits 1: without faults a minute has at most one request above its limit for each gateway, and none is refused while there is room', () => {
+test('Limits 1: without faults, a minute exceeds its limit by at most one per gateway, and uses all its room', () => {
   const all = outcomes({ kind: 'rate', faults: 'none' });
   expect(beyond(all)).toEqual([]);
   expect(all.filter(({ over, gateways }) => over > gateways)).toEqual([]);
@@ -40,7 +40,7 @@ test('Limits 1: without faults a minute has at most one request above its limit 
   expect(falsePart(all)).toBeLessThan(1 / 1000);
 });
 
-test('Limits 1: with all faults a minute stays within the stated bound', () => {
+test('Limits 1: with all faults, a minute stays within the stated bound', () => {
   const all = outcomes({ kind: 'rate', faults: 'all' });
   expect(beyond(all)).toEqual([]);
   expect(starved(all, 8000), 'a minute of the simulation').toEqual([]);
@@ -50,7 +50,7 @@ test('Limits 1: with all faults a minute stays within the stated bound', () => {
   expect(falsePart(all)).toBeLessThan(1 / 8);
 });
 
-test('Limits 1: gateways that stop cleanly leave all of a minute that they did not use to those that are there', () => {
+test('Limits 1: gateways that stop cleanly leave all unused room of a minute to the remaining ones', () => {
   const all = outcomes({ kind: 'rate', faults: 'stops' });
   expect(beyond(all)).toEqual([]);
   expect(starved(all, 0)).toEqual([]);
@@ -58,7 +58,7 @@ test('Limits 1: gateways that stop cleanly leave all of a minute that they did n
   expect(falsePart(all)).toBeLessThan(1 / 1000);
 });
 
-test('Limits 2: without faults the weight in flight stays within the stated bound', () => {
+test('Limits 2: without faults, concurrency stays within the stated bound', () => {
   const all = outcomes({ kind: 'concurrency', faults: 'none' });
   expect(beyond(all)).toEqual([]);
   expect(starved(all, 3000)).toEqual([]);
@@ -66,7 +66,7 @@ test('Limits 2: without faults the weight in flight stays within the stated boun
   expect(falsePart(all)).toBeLessThan(1 / 12);
 });
 
-test('Limits 2: while clients of every gateway ask for more than the limit, no gateway with a standing share goes unserved, also a slow one', () => {
+test('Limits 2: if all gateways’ clients exceed the limit, even a slow gateway with a standing share is served', () => {
   const all = outcomes({ kind: 'concurrency', faults: 'none', saturated: true });
   expect(beyond(all)).toEqual([]);
   const shared = all.filter(({ limit, gateways }) => limit >= 2 * gateways);
@@ -74,7 +74,7 @@ test('Limits 2: while clients of every gateway ask for more than the limit, no g
   expect(shared.filter(({ unservedMs }) => unservedMs > 5000)).toEqual([]);
 }, 60_000);
 
-test('Limits 2: with all faults the weight in flight stays within the stated bound', () => {
+test('Limits 2: with all faults, concurrency stays within the stated bound', () => {
   const all = outcomes({ kind: 'concurrency', faults: 'all' });
   expect(beyond(all)).toEqual([]);
   expect(starved(all, 14_000), 'ten seconds until a silent gateway ends, and what follows').toEqual([]);
@@ -82,7 +82,7 @@ test('Limits 2: with all faults the weight in flight stays within the stated bou
   expect(falsePart(all)).toBeLessThan(1 / 10);
 });
 
-test('Limits 2: gateways that stop cleanly leave all that they held in flight to those that are there', () => {
+test('Limits 2: gateways that stop cleanly leave all their concurrency to the remaining ones', () => {
   const all = outcomes({ kind: 'concurrency', faults: 'stops' });
   expect(beyond(all)).toEqual([]);
   expect(starved(all, 3000)).toEqual([]);
@@ -97,14 +97,14 @@ test.each([
   ['Limits 1', 'rate', 'clocks', 'all'],
   ['Limits 2', 'concurrency', 'clocks', 'all'],
 ] as const)(
-  '%s: %s stays within the stated bound also with another limit, or clocks that jump by days (%s, faults: %s)',
+  '%s: %s stays within the stated bound even with a changed limit or clocks off by days (%s, faults: %s)',
   (_, kind, fleet, faults) => {
     expect(beyond(outcomes({ kind, faults, fleet }))).toEqual([]);
   },
 );
 
 test.each(['rate', 'concurrency'] as const)(
-  'Limits 1, Limits 2: %s stays within the stated bound on a log that takes a second, with loops that are busy, and with fifty gateways',
+  'Limits 1, Limits 2: %s stays within the stated bound with a slow log, busy loops and fifty gateways',
   (kind) => {
     expect(beyond(outcomes({ kind, faults: 'all', slow: true }))).toEqual([]);
     const seeds = Array.from({ length: Math.ceil(count / 50) }, (_, index) => index + 1);
@@ -114,7 +114,7 @@ test.each(['rate', 'concurrency'] as const)(
   120_000,
 );
 
-test('Limits 1: a standing share that was given up is used again only where all shares fit, though nothing was asked for in between', () => {
+test('Limits 1: a released standing share is used again only once all shares fit, even without requests', () => {
   // With this seed, four requests exceeded the limit when usage from before the share was given up still counted.
   expect(new Simulation({ kind: 'rate', faults: 'stops', seed: 3816 }).run()).toMatchObject({ beyond: 0 });
 });
@@ -123,18 +123,18 @@ test.each<Plan>([
   { kind: 'concurrency', faults: 'stops', seed: 5436 },
   { kind: 'concurrency', faults: 'all', slow: true, seed: 4571 },
   { kind: 'concurrency', faults: 'all', fleet: 'clocks', seed: 3403 },
-])('Limits 2: who has not read of a new gateway may use what its share was before: seed $seed', (plan) => {
+])('Limits 2: a gateway that has not read of a new one may use its earlier share: seed $seed', (plan) => {
   expect(new Simulation(plan).run()).toMatchObject({ beyond: 0 });
 });
 
-test('a client that stays on one gateway gets the whole limit within 50 ms, and waits until the others have given up their shares', () => {
+test('a client that stays on one gateway gets the whole limit quickly, as the others give up their shares', () => {
   for (const outcome of outcomes({ kind: 'rate', faults: 'none', sticky: true })) {
     expect(outcome).toMatchObject({ admitted: 60, refused: 0 });
     expect(outcome.waitedMsMax, `seed ${outcome.seed}`).toBeLessThan(600);
   }
 });
 
-test('a gateway that is asked each 1.1 s, and always refused falsely, is starved of those that are asked rarely', () => {
+test('a gateway asked each 1.1 s and always wrongly refused counts as starved though rarely asked', () => {
   const claimant = new Claimant({ name: 'g1', mint: () => 'p1', live: 1 });
   const gateway: BoundGateway = {
     ...{ claimant, streams: new Set(), refusedMs: 0 },

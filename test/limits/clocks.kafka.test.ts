@@ -16,7 +16,7 @@ afterAll(async () => {
 });
 
 test.each(offsetsMs)(
-  'Limits 1: a limit holds once, and refuses nobody below it, while the clock of one gateway is off by %i ms, and after on Kafka',
+  'Limits 1: a limit holds once and refuses nobody below it on Kafka, with and after a clock off by %i ms',
   async (offMs) => {
     fleet.setOff(offMs);
     await belowAndAbove(fleet);

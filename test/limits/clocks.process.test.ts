@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => fleet?.close());
 
 test.each(offsetsMs)(
-  'Limits 1: a limit holds once, and refuses nobody below it, while the clock of one gateway is off by %i ms, and after',
+  'Limits 1: a limit holds once and refuses nobody below it, with and after a clock off by %i ms',
   async (offMs) => {
     fleet.setOff(offMs);
     await belowAndAbove(fleet);
@@ -26,7 +26,7 @@ test.each(offsetsMs)(
 );
 
 test.each([-40, 40])(
-  'Limits 4: what a gateway serves counts in the period of the log, and at its time, while its clock is off by %i days',
+  'Limits 4: a gateway’s usage counts in the log’s period and time while its clock is off by %i days',
   async (offDays) => {
     const before = await fleet.used('slots-0');
     fleet.setOff(offDays * dayMs);
@@ -47,7 +47,7 @@ test.each([-40, 40])(
 );
 
 test.each([-40, 40])(
-  'Limits 4: what gateways serve counts in its own period while the time of the log is off by %i days',
+  'Limits 4: gateways’ usage counts in its own period while the log’s time is off by %i days',
   async (offDays) => {
     const before = await fleet.used('slots-0');
     fleet.leapLog(offDays * dayMs);
@@ -67,7 +67,7 @@ test.each([-40, 40])(
   },
 );
 
-test('Limits 4: a control plane whose clock is off by days shows and adjusts the period in which gateways count', async () => {
+test('Limits 4: a control plane whose clock is off by days shows and adjusts the period that gateways use', async () => {
   const admin = await fleet.setPlane();
   for (const offDays of [-40, 40]) {
     const { period, adjustedTokens } = await admin.call('GET', '/usage?organisation=slots-0');

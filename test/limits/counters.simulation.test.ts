@@ -6,7 +6,7 @@ import { simulateCounters } from './counters-simulation.ts';
 const seeds = runs({ fast: 200, full: 800 });
 const first = Number(process.env['HEADGATE_SEED'] ?? Math.floor(Math.random() * 2 ** 32));
 
-test(`nothing is counted twice, and sums are equal at rest, from seed ${first} on`, () => {
+test(`nothing is counted twice, and sums agree at rest, from seed ${first} on`, () => {
   const counts: Record<string, number> = {};
   for (let seed = first; seed < first + seeds; seed++) {
     const result = simulateCounters({ seed });

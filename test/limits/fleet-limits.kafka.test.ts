@@ -25,14 +25,14 @@ afterAll(async () => {
 const log = { leave: () => kafka.freeze(1), come: () => kafka.thaw(1) };
 
 test.each([2, 4].slice(-runs({ fast: 1, full: 1 })))(
-  'Limits 1, Limits 2: %i gateways on Kafka carry a limit once: cold burst, sticky client, three times the limit, slow streams, weights, one killed and back, Kafka away and back',
+  'Limits 1, Limits 2: %i gateways on Kafka apply a limit once, in bursts, streams, kills and an outage',
   async (gateways) => {
     await fleet.growTo(gateways);
     await everyCase(fleet, log);
   },
 );
 
-test('a visitor is answered, and counted, while Kafka is frozen', async () => {
+test('a visitor is served and counted while Kafka is frozen', async () => {
   await fleet.allowVisitors();
   const gateway = await fleet.gateway('playground', ['--play-port', '0', '--trusted-proxies', '127.0.0.1']);
   const { play } = gateway.ready as GatewayProcess['ready'] & { readonly play: string };

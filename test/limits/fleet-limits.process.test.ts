@@ -16,7 +16,7 @@ afterAll(() => fleet?.close());
 const log = { leave: () => fleet.moveGauges(true), come: () => fleet.moveGauges(false) };
 
 test.each([2, 4].slice(0, runs({ fast: 1, full: 1 })))(
-  'Limits 1, Limits 2: %i gateways carry a limit once: cold burst, sticky client, three times the limit, slow streams, weights, one killed and back, the log away and back',
+  'Limits 1, Limits 2: %i gateways apply a limit once, in bursts, streams, kills and a log outage',
   async (gateways) => {
     await fleet.growTo(gateways);
     await everyCase(fleet, log);

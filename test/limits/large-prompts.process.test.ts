@@ -169,7 +169,7 @@ const grownMiBMax = 600;
 test.each([
   [300, 400_000],
   [6, 15_000_000],
-])('%i prompts of %i bytes within 2 s are all answered by a node of 4 s', async (count, bytes) => {
+])('%i prompts of %i bytes within 2 s are all answered by a node that takes 4 s', async (count, bytes) => {
   writeFileSync(`/proc/${gateway.child.pid}/clear_refs`, '5');
   const before = memoryMiB('VmRSS');
   const asked = Array.from({ length: count }, async (_, at) => {
@@ -203,7 +203,7 @@ test.each([
   await expectNothingHeld();
 });
 
-test('prompts that a node has taken are charged no longer, however late it answers, and its end leaves nothing', async () => {
+test('prompts that a node has received are no longer charged, and a late answer leaves nothing behind', async () => {
   gated.answers = false;
   const asked = many(300, 'gated', 400_000);
   await until(() => gated.taken.length === 300, 60_000);
@@ -222,7 +222,7 @@ async function untaken(): Promise<Promise<Asked>[]> {
   return asked;
 }
 
-test('prompts that their node does not take stay charged, others wait, and the node’s end frees all', async () => {
+test('prompts that their node does not receive stay charged, others wait, and the node’s end frees all', async () => {
   const asked = await untaken();
   await until(async () => (await bodyBytes()) > 64 * MiB);
   expect(await bodyBytes()).toBeLessThanOrEqual(128 * MiB);
@@ -236,7 +236,7 @@ test('prompts that their node does not take stay charged, others wait, and the n
   await expectNothingHeld();
 });
 
-test('bodies that are half sent hold back large ones of their organisation alone, until they leave', async () => {
+test('half-sent bodies hold back only their organisation’s large ones, until their clients leave', async () => {
   const { port } = new URL(gateway.ready.api);
   const head = [
     ...['POST /v1/chat/completions HTTP/1.1', `Host: 127.0.0.1`, `Authorization: Bearer ${keys['acme']}`],
@@ -262,7 +262,7 @@ test('bodies that are half sent hold back large ones of their organisation alone
   await expectNothingHeld();
 });
 
-test('a gateway that drains lets bodies that wait have their turn, and ends', async () => {
+test('a draining gateway gives waiting bodies their turn, and ends', async () => {
   const asked = await untaken();
   const ended = gateway.end();
   gated.readOn();

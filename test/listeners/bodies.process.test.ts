@@ -140,7 +140,7 @@ async function bestTurnMs(listener: Listener, run: () => Promise<string>, bound:
 describe.each(names)('%s', (name) => {
   const listenerOf = (): Listener => fleet.listener(name);
 
-  test('bodies that are not whole hold bounded memory, and others are served', async () => {
+  test('holds limited memory for incomplete bodies, and others are served', async () => {
     const listener = listenerOf();
     const peers: RawPeer[] = [];
     const grown = await grownMiB(listener, async () => {
@@ -175,7 +175,7 @@ describe.each(names)('%s', (name) => {
     if (listener.kind !== 'node') expect(grown).toBeLessThan(heldMiBMax(listener));
   });
 
-  test('a body of one-byte chunks is answered or ends its connection, and others are served', async () => {
+  test('answers a body of one-byte chunks or ends its connection, and others are served', async () => {
     const listener = listenerOf();
     const block = Buffer.from('1\r\n \r\n'.repeat(20_000));
     const grown = await grownMiB(listener, async () => {
@@ -192,7 +192,7 @@ describe.each(names)('%s', (name) => {
     expect(grown).toBeLessThan(heldMiBMax(listener));
   });
 
-  test('a body beyond the limit is refused in the envelope, by its length and by its chunks', async () => {
+  test('refuses a body beyond the limit in the envelope, by its length and by its chunks', async () => {
     const listener = listenerOf();
     if (ways[listener.kind].hasEnvelope === undefined) return;
     const bytes = 33 * MiB;
@@ -211,7 +211,7 @@ describe.each(names)('%s', (name) => {
     for (const one of [peer, chunked]) one.close();
   });
 
-  test.each(Object.entries(shapes))('no body holds the event loop: %s', async (shape, make) => {
+  test.each(Object.entries(shapes))('is not blocked by any body: %s', async (shape, make) => {
     const listener = listenerOf();
     if (listener.kind === 'node') return;
     for (const bytes of [4 * 1024, 64 * 1024, 8 * MiB]) {
@@ -239,7 +239,7 @@ async function dripped(name: string, isDripping: boolean): Promise<string> {
   return `${name} ${status}`;
 }
 
-describe('while bodies drip on every listener', () => {
+describe('while bodies trickle in on every listener', () => {
   let answers: Promise<string[]>;
   beforeAll(() => {
     answers = Promise.all(names.flatMap((name) => [dripped(name, true), dripped(name, false)]));
@@ -247,7 +247,7 @@ describe('while bodies drip on every listener', () => {
 
   // Only the operator may send these bodies. body-limits.ts measures the cost of checking and comparing a valid body.
   test.each(Object.entries(shapes))(
-    'the largest body that a replica takes holds its event loop for less than half a second: %s',
+    'the largest body that a replica accepts blocks its event loop for less than half a second: %s',
     async (shape, make) => {
       const listener = fleet.listener('control plane: admin');
       for (const [target, bound] of [
@@ -263,7 +263,7 @@ describe('while bodies drip on every listener', () => {
     },
   );
 
-  test('a body that drips, and one of which nothing comes, is answered or cut', async () => {
+  test('a trickling body and one that never comes are answered or cut off', async () => {
     expect(await answers).toEqual(
       names.flatMap((name) => {
         const { kind } = fleet.listener(name);

@@ -62,7 +62,7 @@ async function livesAt(metrics: string, host: string): Promise<boolean> {
 describe.each(Object.keys(commands))('%s', (command) => {
   const args = [command, ...(commands[command] ?? [])];
 
-  test('keeps health and metrics on loopback, whatever the address of its other listeners', async () => {
+  test('keeps health and metrics on loopback, whatever its other addresses', async () => {
     const { ready } = await start(command, args, { ...token, HEADGATE_BIND: '0.0.0.0' });
     expect(new URL(ready.metrics).hostname).toBe('127.0.0.1');
     expect(await livesAt(ready.metrics, '127.0.0.1')).toBe(true);
@@ -76,7 +76,7 @@ describe.each(Object.keys(commands))('%s', (command) => {
     expect(metrics).toMatch(/^headgate_connections_open\{listener="metrics"\} 1$/m);
   });
 
-  test('has them where --metrics-bind puts them, and refuses connections beyond --max-connections', async () => {
+  test('serves them on --metrics-bind, and refuses connections beyond --max-connections', async () => {
     const address = '127.0.0.3';
     const limits = command === 'node-agent' ? [] : ['--max-connections', '4', ...perAddress];
     // Half of the processes get the address from the environment variable instead of the flag.

@@ -57,7 +57,7 @@ const slack = 6;
 /** Number of connections and sockets of each listener before the resets. */
 const held = new Map<string, { readonly open: number; readonly sockets: number }>();
 
-test('every listener of the product is attacked here', () => {
+test('these attacks cover every listener of the product', () => {
   expect(new Set([...fleet.listeners.values()].map(({ kind }) => kind))).toEqual(new Set(listenerKinds));
 });
 
@@ -71,7 +71,7 @@ describe.each(listenerNames)('%s', (name) => {
     await expectAlive(listener, 'heads that can be read in two ways');
   });
 
-  test('answers every request target, whatever it is, and lives on', async () => {
+  test('answers every request target and stays alive', async () => {
     const listener = fleet.listener(name);
     for (const [what, target] of targets) {
       for (const method of ['GET', 'POST']) {
@@ -90,7 +90,7 @@ describe.each(listenerNames)('%s', (name) => {
     }
   });
 
-  test('lives on through a reset at every stage of an exchange', async () => {
+  test('stays alive through a reset at every stage of an exchange', async () => {
     const listener = fleet.listener(name);
     held.set(name, { open: await openConnections(listener), sockets: socketsOf(listener) });
     for (const stage of stages) {
@@ -116,7 +116,7 @@ describe.each(listenerNames)('%s', (name) => {
 });
 
 test.each(listenerNames)(
-  '%s lets a client that sends on read the last answer of its connection',
+  '%s lets a client that keeps sending read the last response of its connection',
   async (name) => {
     const { endpoint, bearer } = fleet.listener(name);
     const lines = ['Host: 127.0.0.1', `Authorization: Bearer ${bearer}`, 'Connection: close', '', ''];
@@ -140,7 +140,7 @@ test.each(listenerNames)(
 );
 
 // Runs after the resets of all listeners, so that the waits for their connections overlap.
-test.each(listenerNames)('%s holds none of the connections that were reset', async (name) => {
+test.each(listenerNames)('%s keeps none of the reset connections', async (name) => {
   const listener = fleet.listener(name);
   await vi.waitFor(
     async () => {
@@ -176,7 +176,7 @@ async function closesAfter(listener: Listener, bytes: string): Promise<void> {
 }
 
 // Tests all listeners at the same time, because each waits for seconds before it closes a connection.
-test('every listener closes the connections of clients that keep them open', async () => {
+test('every listener closes connections that their clients keep open', async () => {
   const waiting = new Set<string>();
   const closing = listenerNames.map(async (name) => {
     const listener = fleet.listener(name);

@@ -84,7 +84,7 @@ const listeners = Object.entries(declared).flatMap(([name, options]) =>
 
 describe('each listener of each process', () => {
   test.each(listeners)(
-    '%s %s: taken, so the process ends with 1 and names the option',
+    '%s %s: if the port is taken, the process exits 1 and names the option',
     async (name, flag) => {
       const value = flag === '--stack-port' ? `stk-amber-otter-9k2f=${port}` : String(port);
       const { code, stderr } = await run(name, [flag, value]);
@@ -147,7 +147,7 @@ const valued = Object.entries(declared).flatMap(([name, options]) =>
 
 describe('each option with a value', () => {
   test.each(valued)(
-    '%s %s: a bad value ends the process with 1 or 2 and names the option',
+    '%s %s: a bad value ends the process with 1 or 2, and the option is named',
     async (name, flag) => {
       const { code, stderr } = await run(name, [flag, bad[flag] ?? 'zzz!']);
       expect([1, 2]).toContain(code);

@@ -81,7 +81,7 @@ function spoil(folder: string): void {
   db.close();
 }
 
-test('the agent of a replica whose log was moved away is sent away, comes back with growing pauses, and ends at SIGTERM', async () => {
+test('a replica whose log was moved away rejects its agent, which retries with pauses and ends at SIGTERM', async () => {
   const plane = await fleet.startPlane('cp-1');
   const way = await counting(plane);
   const agent = await agentOver(plane, way.url);
@@ -100,7 +100,7 @@ test('the agent of a replica whose log was moved away is sent away, comes back w
   await endsInOrder(agent);
 });
 
-test('the agent of a replica whose fold stopped goes to another, which takes its node', async () => {
+test('if a replica’s fold stops, its agent moves to another replica, which takes over the node', async () => {
   const first = await fleet.startPlane('cp-1');
   const second = await fleet.startPlane('cp-2');
   const agent = await agentOver(first, first.ready.admin, second.ready.admin);
@@ -115,7 +115,7 @@ test('the agent of a replica whose fold stopped goes to another, which takes its
 });
 
 test.each(['breaks off', 'answers that it cannot follow its log'])(
-  'a gateway whose control plane %s in a download asks a bounded number of times and starts from the log',
+  'if its control plane %s during a download, a gateway retries a few times and starts from the log',
   async (how) => {
     const plane = await fleet.startPlane('cp-1');
     await fleet.fill(plane);

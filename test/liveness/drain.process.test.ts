@@ -43,7 +43,7 @@ async function halfSent(
 const status = (replica: Replica): Promise<number> =>
   askAdmin(replica.admin, '/status').then((response) => response.status);
 
-test('it fails its readiness, serves on for the delay, then ends tails and finishes what is in flight', async () => {
+test('a drain fails readiness, serves on for the delay, then ends tails and finishes requests in flight', async () => {
   const replica = await start('2', '60');
   const tail = await rawTail(replica.ready, operatorToken);
   const body = JSON.stringify({ id: 'acme', name: 'Acme' });
@@ -67,7 +67,7 @@ test('it fails its readiness, serves on for the delay, then ends tails and finis
   await vi.waitFor(() => expect(replica.child.exitCode).toBe(0), { timeout: 20_000 });
 });
 
-test('a request that never ends and a tail that never answers the close are cut off in time', async () => {
+test('an endless request and a tail that never answers the close are cut off in time', async () => {
   const replica = await start('0', '1');
   const { answer } = await halfSent(replica.ready, JSON.stringify({ id: 'acme', name: 'Acme' }));
   const { hostname, port } = new URL(replica.ready.admin);

@@ -96,7 +96,7 @@ const faults = [
 ] as const;
 
 test.each(faults)(
-  '%s: a %s that nothing handles ends it with one line and no text from outside',
+  '%s: an unhandled %s ends the process with one line and no text from outside',
   async (kind, harm, type) => {
     const process = await start<unknown>(kind, 'main', ...(argsOf[kind]?.() ?? []));
     writeFileSync(harmFile(), harm);
@@ -113,31 +113,31 @@ test.each([
   ['throw', /exit code 1: TypeError at .*fail-here\.mjs/],
   ['reject', /exit code 1: SyntaxError at .*fail-here\.mjs/],
   ['exit', /exit code 7: no reason given/],
-])('a gateway whose worker of usage ends by %s ends with one line that says why', async (harm, reason) => {
-  const gateway = await start<{ metrics: string }>('gateway', 'worker', ...member('gateway'));
-  writeFileSync(harmFile(), harm);
-  expect(await exitOf(gateway)).toBe(1);
-  const [line, ...more] = fatalLines(gateway);
-  expect(more).toEqual([]);
-  expect(line).toMatchObject({ exitCode: 1, fault: { type: 'UsageWorkerEnded' } });
-  expect(line?.fault?.message).toMatch(reason);
-  expect(gateway.stderr()).not.toContain(secret);
-});
+])(
+  'a gateway whose usage worker ends by %s ends with one line that gives the reason',
+  async (harm, reason) => {
+    const gateway = await start<{ metrics: string }>('gateway', 'worker', ...member('gateway'));
+    writeFileSync(harmFile(), harm);
+    expect(await exitOf(gateway)).toBe(1);
+    const [line, ...more] = fatalLines(gateway);
+    expect(more).toEqual([]);
+    expect(line).toMatchObject({ exitCode: 1, fault: { type: 'UsageWorkerEnded' } });
+    expect(line?.fault?.message).toMatch(reason);
+    expect(gateway.stderr()).not.toContain(secret);
+  },
+);
 
 test.each([
   ['throw', /the usage worker ended with exit code 1: TypeError/],
   ['exit', /the usage worker ended with exit code 7/],
-])(
-  'a gateway whose worker of usage ends by %s at its start names that in its error',
-  async (harm, reason) => {
-    writeFileSync(harmFile(), harm);
-    const starting = start('gateway', 'worker', ...member('gateway'));
-    await expect(starting).rejects.toThrow(reason);
-    await expect(starting).rejects.not.toThrow(secret);
-  },
-);
+])('a gateway whose usage worker ends by %s at its start names that in its error', async (harm, reason) => {
+  writeFileSync(harmFile(), harm);
+  const starting = start('gateway', 'worker', ...member('gateway'));
+  await expect(starting).rejects.toThrow(reason);
+  await expect(starting).rejects.not.toThrow(secret);
+});
 
-test('a gateway whose worker of usage hangs ends at SIGTERM, with a line that says so', async () => {
+test('a gateway whose usage worker hangs ends at SIGTERM with a line that says so', async () => {
   const gateway = await start<{ metrics: string }>('gateway', 'worker', ...member('gateway'));
   writeFileSync(harmFile(), 'hang');
   await vi.waitFor(() => expect(existsSync(harmFile())).toBe(false));
@@ -147,7 +147,7 @@ test('a gateway whose worker of usage hangs ends at SIGTERM, with a line that sa
 });
 
 test.each(['throw', 'reject'])(
-  'dev: a %s that nothing handles ends it and its gateways with one line',
+  'an unhandled %s in dev ends it and its gateways with one line',
   async (harm) => {
     const dev = await start<{ gateways: { pid?: number }[] }>(
       'dev',
@@ -175,7 +175,7 @@ test.each(['throw', 'reject'])(
   },
 );
 
-test('a process that does not close ends 20 s after the time it takes by its settings, with a line that says so', async () => {
+test('a process that does not close is ended 20 s after its configured time, with a line that says so', async () => {
   const [code, ms] = await stuck.ended;
   expect([code, stuck.stderr]).toEqual([1, expect.stringContaining('closing took too long: ending now')]);
   expect(stuck.stderr).toContain('"withinSeconds":21');

@@ -67,7 +67,7 @@ async function untilRefused(replica: Replica): Promise<{ status: number; error: 
 }
 
 test.runIf(mounted)(
-  'a control plane whose data folder is full says so, decides nothing, and continues once there is room',
+  'a control plane with a full data folder says so, decides nothing, and continues once there is room',
   async () => {
     const replica = await fleet.startPlane('cp', at(join(dir, 'log'), join(disk, 'cp')));
     fill(0);
@@ -91,7 +91,7 @@ test.runIf(mounted)(
 );
 
 test.runIf(mounted)(
-  'a control plane whose log is on a full disk refuses commands, keeps its tails, and continues once there is room',
+  'a control plane with its log on a full disk refuses commands, keeps tails, and continues with room',
   async () => {
     const replica = await fleet.startPlane('cp', at(join(disk, 'log'), join(dir, 'cp')));
     const tail = await rawTail(replica.ready, operatorToken);
@@ -124,7 +124,7 @@ async function servedFromDisk() {
 const onDisk: More = { flags: ['--data', join(disk, 'gw')] };
 
 test.runIf(mounted)(
-  'what a gateway answered on a full disk is billed, though it was killed before there was room',
+  'requests answered on a full disk are billed, even if the gateway was killed before there was room',
   async () => {
     const { admin, gateway, ask } = await servedFromDisk();
     let answered = 0;
@@ -155,7 +155,7 @@ test.runIf(mounted)(
 );
 
 test.runIf(mounted)(
-  'a gateway whose data folder is full answers nothing that it could not bill, is not ready, and ends',
+  'a gateway with a full data folder answers nothing that it could not bill, is not ready, and ends',
   async () => {
     const { gateway, ...served } = await servedFromDisk();
     const ask = (): Promise<number> => served.ask(gateway);
@@ -178,7 +178,7 @@ test.runIf(mounted)(
   },
 );
 
-test.runIf(mounted)('a restore onto a log whose disk is full ends at an interrupt', async () => {
+test.runIf(mounted)('a restore onto a log on a full disk can be interrupted', async () => {
   const replica = await fleet.startPlane('cp');
   const organisations = Array.from({ length: 1500 }, (_, n) => ({ id: `org-${n}`, name: 'n'.repeat(200) }));
   await fleet.admin(replica).apply({ version: 1, organisations });

@@ -35,7 +35,7 @@ function spoil(folder: string): void {
   db.close();
 }
 
-test('the nodes of a replica whose fold stopped are claimed by another, which reports on them', async () => {
+test('if a replica’s fold stops, another replica claims its nodes and reports on them', async () => {
   const first = await fleet.startPlane('cp-1');
   const node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
   nodes.push(node);

@@ -82,7 +82,7 @@ const harms = [
 ] as const;
 
 test.each(harms)(
-  'with a log that is %s, health and commands answer, each tail ends with the reason, a gateway says why, and SIGTERM ends both',
+  'with a log that is %s, health and commands answer, tails and gateway give the reason, and SIGTERM works',
   async (_, harm, reason) => {
     const gateway = await fleet.startGateway('gw', { flags: ['--drain-timeout', '1'] });
     const key = await admin.call('POST', '/keys', { organisation: 'acme', name: 'k', expires: 'never' });

@@ -9,7 +9,7 @@ beforeEach(() => {
 });
 afterEach(() => fleet.close());
 
-test('while the log is away nothing is made in its place and requests are explained; once it is back all usage is billed', async () => {
+test('while the log is away no other is created and requests are explained, and afterwards all usage is billed', async () => {
   const { plane, gateway, key } = await fleet.stand();
   await vi.waitFor(async () => expect(await statusWith(gateway.ready.api, key)).toBe(200), 20_000);
   const env = { HEADGATE_ADMIN: plane.ready.admin };

@@ -14,7 +14,7 @@ beforeEach(() => {
 });
 afterEach(() => fleet.close());
 
-test('key revoke --wait exits 5 and names the topic that is gone; a topic that is there again confirms for all', async () => {
+test('key revoke --wait exits 5 and names a missing topic, and once it is back every gateway confirms', async () => {
   const plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   const gateway = await fleet.startGateway('edge-1', serving);

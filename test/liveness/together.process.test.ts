@@ -62,7 +62,7 @@ if (!canLimit)
   process.stderr.write('SKIPPED: threads cannot be limited here, so no failed start of one is tested\n');
 
 test.runIf(canLimit)(
-  'a gateway that is granted no thread for its usage worker ends with an error that says so',
+  'a gateway that gets no thread for its usage worker ends with an error that says so',
   () => {
     const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
     // The parent folders are private to their owner, so make them accessible to the other user.

@@ -11,7 +11,7 @@ import { goldenMutations, mutate, parseMutations, suiteMutations } from './mutat
 
 const root = new URL('../../', import.meta.url);
 
-test('the text that each mutation replaces stands in its source exactly once, the result parses, and its tests exist', () => {
+test('each mutation’s text occurs exactly once in its source, the result parses, and its tests exist', () => {
   for (const mutation of [...suiteMutations(), ...goldenMutations()]) {
     const source = readFileSync(new URL(mutation.module, root), 'utf8');
     const mutated = mutate(source, mutation);
@@ -22,7 +22,7 @@ test('the text that each mutation replaces stands in its source exactly once, th
   }
 });
 
-test('each mutation of a suite has tests, and no two of a module have one name', () => {
+test('each mutation of a suite has tests, and no two in one module share a name', () => {
   for (const { rule, tests } of suiteMutations()) expect(tests, rule).not.toEqual([]);
   for (const mutations of [suiteMutations(), goldenMutations()]) {
     const names = mutations.map(({ module, rule }) => `${module}: ${rule}`);
@@ -30,7 +30,7 @@ test('each mutation of a suite has tests, and no two of a module have one name',
   }
 });
 
-test('tests that are chosen by a part of their names exist', async () => {
+test('tests selected by a part of their names exist', async () => {
   const choices = suiteMutations().flatMap(({ rule, tests, only }) =>
     only === undefined ? [] : [{ rule, tests, only }],
   );
@@ -50,7 +50,7 @@ test('tests that are chosen by a part of their names exist', async () => {
   expect(missing).toEqual([]);
 }, 120_000);
 
-test('a table is read: texts of several lines, a blank at an end, nothing in place of a text, and chosen tests', () => {
+test('parsing keeps texts of several lines, trailing blanks, empty replacements and selected tests', () => {
   const table = `Of one module.
 
 --- a.ts
@@ -71,7 +71,7 @@ by b.test.ts
   expect(() => parseMutations(`${table}a line`)).toThrow('a.ts: two: "a line" has no sign');
 });
 
-test('a change whose text is not in its source, or not once, is a fault', () => {
+test('a mutation whose text is missing from its source, or not unique, is a fault', () => {
   const change = { rule: 'r', module: 'a.ts', to: '' };
   expect(() => mutate('tier, tier', { ...change, from: 'no such text' })).toThrow('0 times');
   expect(() => mutate('tier, tier', { ...change, from: 'tier' })).toThrow('2 times, not once');

@@ -28,7 +28,7 @@ async function findings(mutation?: Mutation): Promise<string[]> {
     .map(([type, answers]) => `${type} has ${answers.size} answers`);
 }
 
-test('a build without a change gives every golden decision', async () => {
+test('an unchanged build gives every golden decision', async () => {
   expect(await findings()).toEqual([]);
 });
 
@@ -42,7 +42,7 @@ test.each(mutations.map((mutation) => [mutation.rule, mutation] as const))(
   },
 );
 
-test('a change that means nothing is not noticed, so what is noticed is the rule', async () => {
+test('a change without effect goes unnoticed, so that only rules are noticed', async () => {
   const harmless: Mutation = {
     rule: 'none',
     module: 'shared/decision/limits.ts',
@@ -53,7 +53,7 @@ test('a change that means nothing is not noticed, so what is noticed is the rule
   expect(await findings(harmless)).toEqual([]);
 });
 
-test('every deciding module is changed by some mutation', () => {
+test('some mutation changes every deciding module', () => {
   const changed = new Set(mutations.map(({ module }): string => module));
   // These modules need no mutation, because they only pass on decisions that other modules make.
   const carriers = [

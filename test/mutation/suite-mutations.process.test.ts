@@ -13,7 +13,7 @@ const slowMs = 900_000;
 const sample = runs({ fast: 1, full: 1 });
 
 test(
-  'each rule of a sample, broken in turn in shapes, dialects, forwarding, streams, meter or control flow, makes a test fail',
+  'breaking any rule in a sample from shapes, dialects, forwarding, streams, meter or control flow fails a test',
   async () => {
     const run = promisify(execFile)(
       process.execPath,
@@ -35,7 +35,7 @@ test(
 );
 
 test(
-  'a change that means nothing survives, and a text that is not there once is refused',
+  'a change without effect survives, and a text that does not occur exactly once is refused',
   async () => {
     const runner = await SuiteRunner.start(root);
     const tests = ['data-plane/request/counters.test.ts'];

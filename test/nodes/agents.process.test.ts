@@ -97,7 +97,7 @@ class Place {
   }
 }
 
-test.concurrent('a machine that is killed with its agent takes its node down at once on both gateways, and comes back', async () => {
+test.concurrent('killing a machine and its agent takes its node down at once on both gateways, and it comes back', async () => {
   const place = await Place.open('killed');
   const agent = await place.agent();
   await place.everywhere(true);
@@ -122,7 +122,7 @@ test.concurrent('a machine that is killed with its agent takes its node down at 
   ]);
 });
 
-test.concurrent('an agent that hangs takes no node down that answers; the engine that ends then does, and both come back', async () => {
+test.concurrent('a hanging agent does not take down a working node, but the engine’s end does, and both come back', async () => {
   const place = await Place.open('still');
   const agent = await place.agent();
   await place.everywhere(true);
@@ -149,7 +149,7 @@ test.concurrent('a node that hangs with its agent is down after three missed hea
   await place.everywhere(true);
 });
 
-test.concurrent('an agent whose connections are cut takes no node down, and a token revoked meanwhile does', async () => {
+test.concurrent('an agent whose connections are cut takes no node down, but revoking its token meanwhile does', async () => {
   const place = await Place.open('cut');
   const cable = await Cable.open(replica.ready.admin);
   await place.agent(cable.url);
@@ -163,7 +163,7 @@ test.concurrent('an agent whose connections are cut takes no node down, and a to
   expect(await place.now()).toMatchObject({ reason: 'its token was revoked' });
 });
 
-test.concurrent('an agent that receives SIGTERM takes its node out first, and waits for what its engine works on', async () => {
+test.concurrent('an agent that receives SIGTERM first takes its node out, and waits for the engine’s running requests', async () => {
   // At 8 tokens per second, 200 tokens take 25 s, which is longer than the longest wait for the gateways.
   const place = await Place.open('ended', '--tokens-per-second', '8');
   const agent = await place.agent();
@@ -190,7 +190,7 @@ test.concurrent('an agent that receives SIGTERM takes its node out first, and wa
   expect(agent.child.exitCode).toBe(0);
 });
 
-test.concurrent('an engine that is killed is down, and back when it runs again', async () => {
+test.concurrent('a killed engine is down, and back when it runs again', async () => {
   const place = await Place.open('engine');
   await place.agent();
   await place.everywhere(true);

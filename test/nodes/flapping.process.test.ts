@@ -108,7 +108,7 @@ async function commitsAbout(node: string, from: number): Promise<number> {
   return events.filter(({ type, data }) => type.startsWith('node.') && data['id'] === node).length;
 }
 
-test.concurrent('an engine that comes and goes each second is reported down once, costs no request, and comes back when it stays', async () => {
+test.concurrent('an engine that flaps each second is reported down once, costs no request, and returns when it is stable', async () => {
   const model = 'echo-engine';
   const { flapping } = await pair(model);
   const from = await replica.admin.position();
@@ -126,7 +126,7 @@ test.concurrent('an engine that comes and goes each second is reported down once
   await until(async () => (await listedNode(replica.admin, flapping.node))?.up === true);
 });
 
-test.concurrent('an agent that comes and goes each second, while its engine answers, costs no commit and no request', async () => {
+test.concurrent('an agent that flaps each second while its engine works costs no commit and no request', async () => {
   const model = 'echo-agent';
   const { flapping, agent } = await pair(model);
   const from = await replica.admin.position();

@@ -4,7 +4,7 @@
 import { expect, test } from 'vitest';
 import { swarm } from './swarm.ts';
 
-test('of 40 agents on two replicas, five that die with theirs go down, and the others continue elsewhere', async () => {
+test('of 40 agents on two replicas, five whose engines die go down, and the others continue elsewhere', async () => {
   const figures = await swarm({ agents: 40, doomed: 5, quietSeconds: 2 });
   process.stdout.write(`${JSON.stringify(figures)}\n`);
   const { owned, reported, down, doomed } = figures;

@@ -46,7 +46,7 @@ async function scene(): Promise<Scene> {
 const ownedBySecond = (replica: Plane, id: string) => async (): Promise<boolean> =>
   (await listedNode(replica.admin, id))?.owner === 'control-plane-2';
 
-test.concurrent('a replica that is killed loses its probed node to the other, which notices when the node ends', async () => {
+test.concurrent('a killed replica loses its probed node to the other replica, which notices when the node ends', async () => {
   const { owner, other, from, killEngine } = await scene();
   await owner.end('SIGKILL');
   await until(ownedBySecond(other, 'probed'));
@@ -68,7 +68,7 @@ test.concurrent('a replica that is killed loses its probed node to the other, wh
   ]);
 });
 
-test.concurrent('a replica that gets SIGTERM hands its probed node over at once, and takes nothing down', async () => {
+test.concurrent('a replica that receives SIGTERM hands its probed node over at once and takes nothing down', async () => {
   const { owner, other, from } = await scene();
   await owner.end('SIGTERM');
   await until(ownedBySecond(other, 'probed'), 5000);
@@ -78,7 +78,7 @@ test.concurrent('a replica that gets SIGTERM hands its probed node over at once,
   expect(reported.filter(({ data }) => data['id'] === 'probed')).toEqual([]);
 });
 
-test.concurrent('most nodes that fall silent with their agents at once stay as they are, and one of few does not', async () => {
+test.concurrent('if most nodes fall silent with their agents at once they keep their state, unlike one of a few', async () => {
   const fleet = new ProcessFleet();
   fleets.push(fleet);
   const plane = await fleet.startPlane('control-plane-1');
@@ -113,7 +113,7 @@ test.concurrent('most nodes that fall silent with their agents at once stay as t
   expect((await down()).sort()).toEqual(['b', 'c']);
 });
 
-test.concurrent('nodes of which a replica knows nothing since its start are silent too, before they are probed', async () => {
+test.concurrent('nodes that a restarted replica knows nothing about also count as silent before they are probed', async () => {
   const fleet = new ProcessFleet();
   fleets.push(fleet);
   const name = 'control-plane-1';
@@ -150,7 +150,7 @@ test.concurrent('nodes of which a replica knows nothing since its start are sile
   expect((await eventsFrom(admin, from + 1)).filter(({ type }) => type.startsWith('node.'))).toEqual([]);
 });
 
-test.concurrent('a replica that was suspended for four seconds takes nothing down for what it missed', async () => {
+test.concurrent('a replica suspended for four seconds takes nothing down for what it missed', async () => {
   const fleet = new ProcessFleet();
   fleets.push(fleet);
   const only = await fleet.startPlane('control-plane-1');

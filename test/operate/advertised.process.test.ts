@@ -41,7 +41,7 @@ afterAll(() => fleet.close());
 
 const isDecision = (gateway: string, reached: boolean): [string, boolean] => [gateway, reached];
 
-test.each(planes)('%s reaches the gateways that it should', async (name, _flags, column) => {
+test.each(planes)('%s reaches the gateways that it should reach', async (name, _flags, column) => {
   const env = { HEADGATE_ADMIN: (started.get(name) as Plane).ready.admin };
   const expected = gateways.map((row) => isDecision(row[0], column !== undefined && row[column]));
   let found: unknown;

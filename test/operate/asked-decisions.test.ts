@@ -122,7 +122,7 @@ function isWithoutSecret(): void {
   }
 }
 
-test.each([newToken, oldToken])('while the token changes over, a gateway with %s is asked', async (token) => {
+test.each([newToken, oldToken])('during a token rotation, a gateway with %s is asked', async (token) => {
   const incarnation = randomUUID();
   await reported(await gateway(token, incarnation), token, { incarnation });
   const { decision, unanswered } = await askDecision(sources(), request);
@@ -133,18 +133,18 @@ test.each([newToken, oldToken])('while the token changes over, a gateway with %s
 
 const challenge = { 'www-authenticate': `${questionScheme} challenge=${'c'.repeat(40)}` };
 test.each<[string, (to: string) => RequestListener]>([
-  ['answers nothing', () => (_request, response) => response.writeHead(404).end()],
-  ['gives out a challenge', () => (_request, response) => response.writeHead(401, challenge).end()],
-  ['claims to have it', () => (_request, response) => response.writeHead(200, challenge).end('{}\nend x\n')],
-  ['leads elsewhere', (to) => (_request, response) => response.writeHead(307, { location: to }).end()],
-])('an address of the old token that %s gets no secret, and is no answer', async (_name, answer) => {
+  ['sends an empty answer', () => (_request, response) => response.writeHead(404).end()],
+  ['sends a challenge', () => (_request, response) => response.writeHead(401, challenge).end()],
+  ['claims to know it', () => (_request, response) => response.writeHead(200, challenge).end('{}\nend x\n')],
+  ['redirects elsewhere', (to) => (_request, response) => response.writeHead(307, { location: to }).end()],
+])('an old-token address that %s gets no secret, and its answer is ignored', async (_name, answer) => {
   const elsewhere = await foreign((_request, response) => response.end());
   await reported(await foreign(answer(`${elsewhere}/elsewhere`)), oldToken);
   await isUnanswered();
   isWithoutSecret();
 });
 
-test('who has the old token cannot have a question signed for a gateway with the new one', async () => {
+test('a holder of the old token cannot get a question signed for a gateway with the new token', async () => {
   const incarnation = randomUUID();
   const address = await gateway(newToken, incarnation);
   await reported(address, newToken, { incarnation });
@@ -155,7 +155,7 @@ test('who has the old token cannot have a question signed for a gateway with the
   isWithoutSecret();
 });
 
-test('a report that another process repeats vouches for no address', async () => {
+test('a report repeated by another process vouches for no address', async () => {
   const metrics = await foreign((_request, response) => response.writeHead(401, challenge).end());
   const memory = { v: 1, name: 'plane-1', kind: 'memory', gateways: [reportOf({ metrics })], forgotten: [] };
   await publish(log, memory, new StatusMac(newToken));
@@ -171,7 +171,7 @@ test.each(['/admin', '/?x=', '#x', '@x'])('an address with %s is no listener', a
   expect(seen).toEqual([]);
 });
 
-test('a question is good once, for its path and for its gateway', async () => {
+test('a signed question works once, only for its path and its gateway', async () => {
   const incarnation = randomUUID();
   const address = await gateway(newToken, incarnation);
   await reported(await relay(address), newToken, { incarnation });
@@ -193,9 +193,9 @@ test.each<[string, (text: string) => string]>([
   ['changed', (text) => text.replace('"status":200', '"status":201')],
   ['cut', (text) => text.replace(/end \S+\n$/, '')],
   ['without its MAC', (text) => text.replace(/^(?:mac|end) .*\n/gm, '')],
-  ['one line without end', (text) => `${'x'.repeat(40_000)}${text}`],
+  ['one endless line', (text) => `${'x'.repeat(40_000)}${text}`],
   ['from another question', (text) => (first ??= text)],
-])('an answer that is %s on its way does not count', async (name, change) => {
+])('an answer that is %s on its way is ignored', async (name, change) => {
   const incarnation = randomUUID();
   await reported(await relay(await gateway(newToken, incarnation), change), newToken, { incarnation });
   if (name === 'from another question') await askDecision(sources(), request);

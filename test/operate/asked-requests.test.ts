@@ -164,7 +164,7 @@ const filters: readonly (readonly [GatewayFilter, (row: GatewayRow) => boolean])
   [{ sinceMs: startMs + 200_000 }, ({ at }) => Date.parse(at) >= startMs + 200_000],
 ];
 
-test('each filter, and each two, mean the rows that a plain model means, newest first, whatever the pages', async () => {
+test('each filter, and each pair, selects the same rows as a plain model, newest first, in any pages', async () => {
   await serveAll();
   // Combines only filters of different members, because the later of two outcomes would replace the earlier.
   const areApart = (one: GatewayFilter, other: GatewayFilter): boolean =>
@@ -189,7 +189,7 @@ test('each filter, and each two, mean the rows that a plain model means, newest 
   );
 });
 
-test('small pages have each row once, and a gateway that was named alone its own', async () => {
+test('small pages contain each row once, and a gateway’s own page contains its own rows', async () => {
   await serveAll();
   const found = await allPages({ sinceMs: startMs + 330_000 }, 7);
   const wanted = allRows().filter(({ row }) => Date.parse(row.at) >= startMs + 330_000);
@@ -199,7 +199,7 @@ test('small pages have each row once, and a gateway that was named alone its own
   );
 });
 
-test('a request of an hour ago is found by its id', async () => {
+test('a request from an hour ago is found by its id', async () => {
   await serveAll();
   const [oldest] = allRows().slice(-1) as [GivenRow];
   const page = await allPages({ request: oldest.row.request }, 10);
@@ -209,12 +209,12 @@ test('a request of an hour ago is found by its id', async () => {
   expect(await allPages({ request: mintRequestId() }, 10)).toEqual([]);
 });
 
-test('no answer has what a caller sent', async () => {
+test('no response contains text that a caller sent', async () => {
   await serveAll();
   expect(JSON.stringify(await allPages({}, 1000))).not.toContain(secret);
 });
 
-test('a gateway that was killed, keeps nothing or is not known is named, and the others are given', async () => {
+test('a killed, non-recording or unknown gateway is named, and the others’ rows are returned', async () => {
   const [stop] = await Promise.all([serve('gw-1'), serve('gw-2'), serve('gw-off', undefined)]);
   const page = async (gateway?: string, from?: ReadonlyMap<string, number>) =>
     requestPage(sources(), { ...asked({}, gateway), limit: 1000, from }, ({ row }) => row.request, never);
@@ -229,7 +229,7 @@ test('a gateway that was killed, keeps nothing or is not known is named, and the
   expect((await page(undefined, new Map([['gw-2', 10]]))).silent).toEqual(['gw-1', 'gw-off']);
 });
 
-test('what ends is followed at all gateways, by the filter, and one that is killed and comes back is said', async () => {
+test('new rows are followed at all gateways by the filter, and a killed or returning gateway is reported', async () => {
   const [stop] = await Promise.all([serve('gw-1'), serve('gw-2')]);
   const end = new AbortController();
   onTestFinished(() => end.abort());
@@ -256,7 +256,7 @@ test('what ends is followed at all gateways, by the filter, and one that is kill
   await following;
 });
 
-test('streams with the same question read the rows of a gateway once, and one that leaves takes nothing from the others', async () => {
+test('streams with the same question read a gateway’s rows once, and one that ends does not disturb others', async () => {
   const gateway = 'gw-1';
   let followers = 0;
   const journal = new Proxy(journals.get(gateway) as DecisionJournal, {
@@ -291,7 +291,7 @@ test('streams with the same question read the rows of a gateway once, and one th
   expect(followers).toBe(1);
 });
 
-test('of more than a follower can show it is given a sample of all gateways, by time, and the rest is counted', async () => {
+test('if a follower gets too many rows, it gets a sample of all gateways by time, and the rest is counted', async () => {
   await Promise.all([serve('gw-1'), serve('gw-2')]);
   const end = new AbortController();
   onTestFinished(() => end.abort());
@@ -361,7 +361,7 @@ const row = {
   ...{ operation: 'chat', verdict: 'served', status: 200, durationMs: 1, position: 1 },
 };
 
-test('the row of the next tests is one without its faults', async () => {
+test('the next tests’ row is accepted without their faults', async () => {
   await serveLines('gw-2', () => [JSON.stringify(row), '{}']);
   const all = { ...asked(), limit: 5, from: undefined };
   const { items, silent } = await requestPage(sources(), all, (given) => given.row, never);
@@ -370,9 +370,9 @@ test('the row of the next tests is one without its faults', async () => {
 
 test.each([
   ['a row with a long text', () => [JSON.stringify({ ...row, node: 'n'.repeat(301) }), '{}']],
-  ['a row at no time', () => [JSON.stringify({ ...row, at: 'yesterday' }), '{}']],
-  ['ends without end', () => endless({})],
-])('a gateway that answers %s is silent, and the others are given', async (_what, lines) => {
+  ['a row without a valid time', () => [JSON.stringify({ ...row, at: 'yesterday' }), '{}']],
+  ['endlessly', () => endless({})],
+])('a gateway that answers %s counts as silent, and the others’ rows are returned', async (_what, lines) => {
   await serve('gw-1');
   await serveLines('gw-2', lines);
   const all = { ...asked(), limit: 5, from: undefined };

@@ -108,7 +108,7 @@ async function atEachCall(
   }
 }
 
-test('a backup that is killed leaves the former one whole, or is whole itself; the next one completes it', async () => {
+test('a killed backup leaves the previous one whole or is whole itself, and the next one completes it', async () => {
   const found = new Set<unknown>();
   const calls = await atEachCall('backup', backup, async (folder, call) => {
     const verified = await cli(folder, 'backup verify copy');
@@ -128,7 +128,7 @@ test('a backup that is killed leaves the former one whole, or is whole itself; t
   expect(found).toEqual(new Set([commits, 2 * commits]));
 }, 180_000);
 
-test('a restore that is killed leaves no data folder that looks whole; the next one completes it', async () => {
+test('a killed restore leaves no data folder that looks whole, and the next one completes it', async () => {
   const seen = new Set<string>();
   const calls = await atEachCall('restore', restore, async (folder, call) => {
     const data = join(folder, 'new-cp');

@@ -9,5 +9,5 @@ beforeAll(async () => {
 });
 afterAll(() => kafka?.stop());
 
-test('a fleet on Kafka comes back from a backup after its topics were deleted', () =>
+test('a fleet on Kafka is restored from a backup after its topics were deleted', () =>
   losesEverything(kafka.url, () => deleteTopics(kafka.brokers)));

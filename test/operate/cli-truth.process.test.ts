@@ -41,7 +41,7 @@ test.each([
   ['events list', 0],
   ['events export', 0],
   ['--help', 0],
-])('%s ends with %i where nobody reads its output, as it does alone', async (line, code) => {
+])('%s exits %i even if nobody reads its output', async (line, code) => {
   expect((await fleet.cli(line.split(' '), env)).code).toBe(code);
   // Readers that close the pipe before the first byte.
   const pipes = ['| exec true', '2>&1 | exec true'];
@@ -49,7 +49,7 @@ test.each([
 });
 
 test.each(['member link --org acme --person ana', 'member invite --org acme --role member', 'console open'])(
-  '%s --dry-run prints nothing that works',
+  '%s --dry-run prints no working link',
   async (line) => {
     for (const format of ['table', 'json', 'name']) {
       const { code, stdout } = await fleet.cli([...line.split(' '), '--dry-run', '-o', format], env);
@@ -61,7 +61,7 @@ test.each(['member link --org acme --person ana', 'member invite --org acme --ro
 );
 
 test.each(['console/links', 'organisations/acme/members/ana/link', 'organisations/acme/invitations'])(
-  'POST %s with dryRun keeps the ticket',
+  'POST %s with dryRun withholds the ticket',
   async (path) => {
     const body = path.endsWith('invitations') ? { role: 'member' } : {};
     expect(await fleet.admin(plane).call('POST', `/${path}?dryRun=true`, body)).toMatchObject({
@@ -70,7 +70,7 @@ test.each(['console/links', 'organisations/acme/members/ana/link', 'organisation
   },
 );
 
-test('backup --dry-run writes no file', async () => {
+test('backup --dry-run writes no files', async () => {
   const before = readdirSync(fleet.dir);
   await fleet.cli(['backup', 'to', '--data', 'plane', '--dry-run'], env);
   expect(readdirSync(fleet.dir)).toEqual(before);

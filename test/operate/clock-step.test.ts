@@ -21,7 +21,7 @@ afterEach(async () => {
 
 const ask = (key: string): Promise<number> => statusWith(fleet.gateways[0]?.api ?? '', key);
 
-test('requests are served after each step, and a key that was revoked before it is refused', async () => {
+test('after each clock step, requests are served and a previously revoked key is refused', async () => {
   const kept = await fleet.key('acme');
   const revoked = await fleet.key('acme');
   await fleet.settle();

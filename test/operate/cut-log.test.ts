@@ -27,7 +27,7 @@ async function cli(line: string): Promise<string> {
   return `${run.code} ${run.err}`;
 }
 
-test('a log that was cut is refused with the next step, which writes the whole log again', async () => {
+test('a truncated log is refused with the next step, which writes the whole log again', async () => {
   const writer = new ChainWriter({ log: 'log-of-the-test' });
   const records = [writer.open(), ...fleetHistory(7, 60).map((events) => writer.add(events))];
   const append = async (from: number, to: number): Promise<void> => {

@@ -19,7 +19,7 @@ async function names(plane: Plane): Promise<unknown> {
   return items.map(({ name }) => name);
 }
 
-test('a replica whose rows differ from their digest ends, and is right once it is started again', async () => {
+test('a replica whose rows differ from their digest ends, and is correct after a restart', async () => {
   let plane = await start();
   await fleet.admin(plane).call('POST', '/organisations', { id: 'acme', name: 'Acme Corporation' });
   await plane.end('SIGTERM');

@@ -29,7 +29,7 @@ function flip(bytes: Buffer, text: string, nth: number): void {
   bytes[found]! ^= 1;
 }
 
-test('four bits: each row is named, and all else is answered', async () => {
+test('with four flipped bits, each damaged row is named and everything else is answered', async () => {
   const { plane: damaged, gateway, key: value } = await fleet.stand();
   await until(async () => (await statusWith(gateway.ready.api, value)) === 200, waitMs);
   for (let count = 0; count < 7; count++) expect(await statusWith(gateway.ready.api, value)).toBe(200);

@@ -22,7 +22,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-test('where its context file cannot be written, dev warns and serves, at every name of its machine', async () => {
+test('if its context file cannot be written, dev warns and serves, under every name of its machine', async () => {
   // Not even root can create a folder with this name while a file has the name.
   writeFileSync(join(dir, '.headgate'), '');
   dev = await startProcess<Dev>({
@@ -56,7 +56,7 @@ test('where its context file cannot be written, dev warns and serves, at every n
   expect(await statuses('box.example')).toEqual([200, 421, 421]);
 }, 240_000);
 
-test('in a folder that was removed, a command runs or says so in a sentence', () => {
+test('in a deleted folder, a command runs or explains that in a sentence', () => {
   const run = (...words: string[]): { status: number | null; stdout: string; stderr: string } => {
     const gone = join(dir, 'gone');
     mkdirSync(gone);

@@ -24,7 +24,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-test('a gateway of dev has a token of its own, which opens snapshots and no more', async () => {
+test('dev’s gateway has its own token, which only opens snapshots', async () => {
   const file = join(dir, 'data', 'gateway-token');
   const gatewayToken = readFileSync(file, 'utf8').trim();
   expect(statSync(file).mode & 0o777).toBe(0o600);
@@ -46,7 +46,7 @@ test('a gateway of dev has a token of its own, which opens snapshots and no more
   expect(await ask('/gateways/gateway-1', 'DELETE')).toBe(401);
 });
 
-test('a gateway of dev has the folder of node credentials, because it is the gateway that sends them', () => {
+test('dev’s gateway gets the folder of node credentials, because it sends them', () => {
   const words = readFileSync(`/proc/${dev.ready.pids['gateway-1']}/cmdline`, 'utf8').split('\0');
   expect(words[words.indexOf('--node-credentials') + 1]).toBe(dir);
 });

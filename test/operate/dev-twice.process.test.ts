@@ -62,7 +62,7 @@ async function startDev(name: string, ...more: string[]): Promise<Started<Dev>> 
 
 const portOf = (url = ''): number => Number(new URL(url).port);
 
-test('a second fleet needs another --port alone, and each serves its own', async () => {
+test('a second fleet needs only another --port, and each serves its own requests', async () => {
   const base = await freeBase();
   const first = await startDev('first', '--port', String(base));
   const second = await startDev('second', '--port', String(base + 100));
@@ -91,7 +91,7 @@ function hasEnded(pid: number): boolean {
 }
 
 test.each(['SIGTERM', 'SIGKILL'] as const)(
-  'after %s of dev none of its processes is left',
+  'after %s, none of dev’s processes remains',
   async (signal) => {
     const dev = running.shift();
     const pids = Object.values(dev?.ready.pids ?? {});
@@ -102,7 +102,7 @@ test.each(['SIGTERM', 'SIGKILL'] as const)(
   180_000,
 );
 
-test('a fleet file that refuses what was served in the last hour is applied at the next start', async () => {
+test('a fleet file that refuses what was served in the last hour is still applied at the next start', async () => {
   const args = ['sim-node', '--port', '0', '--tokens-per-second', '0'];
   const node = await startProcess<{ url: string }>({ dir, name: 'node', args });
   onTestFinished(() => node.end());

@@ -153,7 +153,7 @@ function allowedCodes(line: string): number[] {
   return [0, ...[...comment.matchAll(/\bexit (\d)/g)].map(([, code]) => Number(code))];
 }
 
-test('every block of commands is run, or has the reason why it is not', () => {
+test('every block of commands is run, or has a reason why it is not', () => {
   expect(runnable.length).toBeGreaterThanOrEqual(9);
   for (const { page, reason, lines } of blocks)
     if (reason !== undefined) expect(reason.length, `${page}: ${lines[0]}`).toBeGreaterThan(15);

@@ -78,7 +78,7 @@ async function append(events: readonly StoredEvent[]): Promise<void> {
   await log.close();
 }
 
-test('without a gateway nobody is served; with one all is well, in one line', async () => {
+test('without a gateway doctor warns that nobody is served, and with one a single line says that all is well', async () => {
   await found('HG4001 warn');
   gateway = await fleet.serve('gateway', 'gw');
   let run = await doctor();
@@ -90,7 +90,7 @@ test('without a gateway nobody is served; with one all is well, in one line', as
   expect((await doctor('--strict')).code).toBe(0);
 });
 
-test('HG2007, a history that cannot be opened; processes that are killed are found later', async () => {
+test('HG2007: the history cannot be opened; killed processes are found later', async () => {
   // A folder is in the place of the history file.
   mkdirSync(join(fleet.dir, 'cp-2', 'history.db'), { recursive: true });
   const second = await startPlane('cp-2');
@@ -110,7 +110,7 @@ test('HG2007, a history that cannot be opened; processes that are killed are fou
   await until(async () => (await statusWith(gateway.ready.api, value)) === 200, waitMs);
 });
 
-describe('the state is at fault:', () => {
+describe('doctor finds a fault in the state:', () => {
   const wide = (more: object) => admin.call('PUT', '/tiers/Wide', { models: '*', ...more });
   const faults: readonly (readonly [string, () => Promise<unknown>, () => Promise<unknown>])[] = [
     [
@@ -158,7 +158,7 @@ describe('the state is at fault:', () => {
     await gone(finding);
   });
 
-  test('HG6006, a key that expires within a week', async () => {
+  test('HG6006: a key expires within a week', async () => {
     const expiresAt = new Date(Date.now() + 2 * 86_400_000).toISOString();
     const data = {
       id: 'key-soon',
@@ -174,7 +174,7 @@ describe('the state is at fault:', () => {
     await gone('HG6006 warn key-soon');
   });
 
-  test('HG6007, a key of a former member', async () => {
+  test('HG6007: a former member still has a key', async () => {
     await admin.call('PUT', '/organisations/acme/members/bob', { role: 'admin' });
     const env = { HEADGATE_ADMIN: plane.ready.admin, HEADGATE_TOKEN: operatorToken };
     const argv = ['key', 'create', '--org', 'acme', '--name', 'k', '-o', 'json'];
@@ -187,8 +187,8 @@ describe('the state is at fault:', () => {
   });
 });
 
-describe('a node or a gateway is at fault:', () => {
-  test('HG4007, two gateways of one name', async () => {
+describe('doctor finds a fault of a node or gateway:', () => {
+  test('HG4007: two gateways have the same name', async () => {
     const data = [
       '--data',
       join(fleet.dir, 'gw-second'),
@@ -204,7 +204,7 @@ describe('a node or a gateway is at fault:', () => {
     await second.end('SIGTERM');
   });
 
-  test('HG4002, HG4003 and HG3001, processes that were killed; their decisions are missing in an export', async () => {
+  test('HG4002, HG4003 and HG3001: processes were killed, and an export lacks their decisions', async () => {
     await found('HG4002 fail gw-fencing');
     await found('HG4003 fail gw-serving');
     await found('HG3001 warn cp-2');
@@ -229,7 +229,7 @@ describe('a node or a gateway is at fault:', () => {
 });
 
 /** Sends reports as a process of another build, of another log or with damaged rows does. */
-describe('what other processes report is at fault:', () => {
+describe('doctor finds a fault that other processes report:', () => {
   const ghost = { v: 1, incarnation: randomUUID(), applied: 1, digest: 'd', freshSeconds: 1 } as const;
   let n = 0;
   async function report(more: Partial<StatusReport>): Promise<void> {
@@ -276,7 +276,7 @@ describe('what other processes report is at fault:', () => {
   });
 });
 
-describe('the machine is at fault:', () => {
+describe('doctor finds a fault of the machine:', () => {
   interface PreOptions {
     /** A shell command that sets a limit. */
     readonly limit?: string;
@@ -304,7 +304,7 @@ describe('the machine is at fault:', () => {
   const levelsIn = (checks: readonly Check[]) =>
     Object.fromEntries(checks.map(({ code, level }) => [code, level]));
 
-  test('HG1003 to HG1006: no room on the disk, few open files, a secret that others can read, no new files', async () => {
+  test('HG1003 to HG1006: a full disk, few open files, a readable secret, and no new files', async () => {
     const token = join(fleet.dir, 'token');
     writeFileSync(token, 'a-token-of-this-test', { mode: 0o644 });
     const checks = await pre({ limit: 'ulimit -n 1024;' }, '--data', '/proc', '--token-file', token);
@@ -319,7 +319,7 @@ describe('the machine is at fault:', () => {
     expect(checks.find(({ code }) => code === 'HG1005')?.next).toBe(`chmod 600 ${token}`);
   });
 
-  test('HG1008, a port that another process has', async () => {
+  test('HG1008: another process has the port', async () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const { port } = server.address() as AddressInfo;
@@ -334,7 +334,7 @@ describe('the machine is at fault:', () => {
   });
 
   // This machine has only one Node version and one time, so the process is given others.
-  test('HG1001 and HG1007, a Node that is too old, and one that is maintained no longer', async () => {
+  test('HG1001 and HG1007: Node is too old, or no longer maintained', async () => {
     const NODE_OPTIONS = `--import=${planted}`;
     const old = await pre({ env: { NODE_OPTIONS, HEADGATE_TEST_NODE: '18.20.8' } });
     expect(levelsIn(old)).toMatchObject({ HG1001: 'fail', HG1007: 'ok' });
@@ -345,7 +345,7 @@ describe('the machine is at fault:', () => {
     });
   });
 
-  test('HG1002, an installation without its native module', async () => {
+  test('HG1002: the installation lacks its native module', async () => {
     const root = join(import.meta.dirname, '../..');
     const copy = join(fleet.dir, 'installed');
     for (const part of readdirSync(join(root, 'dist')).filter((name) => !['bench', 'test'].includes(name)))
@@ -360,10 +360,10 @@ describe('the machine is at fault:', () => {
   });
 });
 
-describe('nodes are at fault:', () => {
+describe('doctor finds a fault of nodes:', () => {
   // Uses force, because the gateway that only reported does not say which requests it served.
   const stack = 'stk-load-me-1';
-  test('HG5003 and HG5004: a node whose agent never came; then its engine cannot load what is installed', async () => {
+  test('HG5003 and HG5004: a node’s agent never came, or its engine cannot load an installed model', async () => {
     await admin.call('PUT', '/models/echo-large?force=true', { family: 'echo', weight: 1 });
     await admin.call('POST', '/stacks?force=true', { organisation: 'acme', id: stack });
     await admin.call('PUT', `/stacks/${stack}/models/echo-large?force=true`);
@@ -388,7 +388,7 @@ describe('nodes are at fault:', () => {
   });
 
   // Real failures within seconds do not count, because a node must stay up for a while. An earlier replica's records do.
-  test('HG5002, a node that went up and down', async () => {
+  test('HG5002: a node went down and up', async () => {
     const owner = 'cp-before';
     const health = (up: boolean): StoredEvent => {
       const data = { id: 'flapping', owner, generation: 1, up, models: ['echo-small'] };
@@ -411,8 +411,8 @@ describe('nodes are at fault:', () => {
   });
 });
 
-describe('listeners are at fault:', () => {
-  test('HG8001, HG4012, HG4013, HG2008 and HG2003: certificates, a full disk, a clock that runs away', async () => {
+describe('doctor finds a fault of listeners:', () => {
+  test('HG8001, HG4012, HG4013, HG2008 and HG2003: certificates, a full disk and a wrong clock', async () => {
     const [cert, key] = [join(fleet.dir, 'ends.pem'), join(fleet.dir, 'ends.key')];
     const subject = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'];
     const made = ['req', '-x509', '-newkey', 'ed25519', '-nodes', '-days', '5', ...subject];
@@ -448,8 +448,8 @@ describe('listeners are at fault:', () => {
   });
 });
 
-describe('the log or a file of a control plane is at fault:', () => {
-  test('HG7001, rows of usage that were lost', async () => {
+describe('doctor finds a fault of the log or of a control plane’s file:', () => {
+  test('HG7001: usage rows were lost', async () => {
     const path = join(fleet.dir, 'cp', 'usage.db');
     await until(() => {
       const open = openDatabase(path, { durability: 'normal', readOnly: true });
@@ -474,7 +474,7 @@ describe('the log or a file of a control plane is at fault:', () => {
     expect(await findings()).toContain('HG8002 warn admin');
   });
 
-  test('HG7003, a row of usage of a later version', async () => {
+  test('HG7003: a usage row has a later version', async () => {
     const log = await openLog(fleet.logUrl, { topic: usageTopic, partition: 0 });
     const row = Buffer.from(JSON.stringify([{ v: 99, incarnation: randomUUID(), n: 1 }]));
     await log.append(row, new RecordMac(usageTopic, gatewayToken).of(row));
@@ -482,21 +482,21 @@ describe('the log or a file of a control plane is at fault:', () => {
     await found('HG7003 fail unread');
   });
 
-  test('HG2004, a topic that something else writes to', async () => {
+  test('HG2004: something else writes to a topic', async () => {
     const log = await openLog(fleet.logUrl, { topic: controlTopic });
     for (let count = 0; count < 1100; count++) await log.append(Buffer.from(`not a commit ${count}`));
     await log.close();
     await found('HG2004 warn');
   });
 
-  test('HG2006, a checkpoint of rows that are others than these', async () => {
+  test('HG2006: a checkpoint’s rows differ', async () => {
     const { foldVersion } = (await admin.call('GET', '/status')) as { foldVersion: number };
     const digests = Object.fromEntries(tableNames.map((name) => [name, 'f'.repeat(32)]));
     await append([{ type: 'checkpoint', v: 1, critical: false, data: { foldVersion, digests } }]);
     await found('HG2006 fail');
   });
 
-  test('HG2002 and HG4006, an event of a later version', async () => {
+  test('HG2002 and HG4006: an event has a later version', async () => {
     await append([{ type: 'moon.landed', v: 1, critical: true, data: {} }]);
     // Each run waits ten seconds for a log that no fold follows any more.
     let run = await doctor('-o', 'json');

@@ -28,14 +28,14 @@ async function checks(args: readonly string[], env: Record<string, string> = {})
 const codes = (found: readonly Check[]) =>
   found.filter(isFault).map(({ code, object }) => [code, object].filter(Boolean).join(' '));
 
-test('a gateway whose reports have no MAC of the token is named by its own claim', async () => {
+test('a gateway whose reports lack the token’s MAC is named as it calls itself', async () => {
   const ask = () => checks(['--only', 'log'], { HEADGATE_ADMIN: plane.ready.admin });
   await until(async () => (await ask()).some(({ text }) => text.includes('gw-of-another-token')), 60_000);
   const [finding] = (await ask()).filter(({ text }) => text.includes('gw-of-another-token'));
   expect(finding).toMatchObject({ code: 'HG2016', level: 'fail', object: 'headgate.status' });
 });
 
-test('a data folder that was opened to others is found while its process runs', async () => {
+test('a data folder opened to others is found while its process runs', async () => {
   const data = join(fleet.dir, 'cp');
   const ask = async () =>
     codes((await checks(['--pre', '--data', data])).filter(({ code }) => code === 'HG1010'));
@@ -48,14 +48,14 @@ test('a data folder that was opened to others is found while its process runs', 
 test.each<[string, (dir: string) => string]>([
   ['under a file', (dir) => join(dir, 'a-file', 'data')],
   ['that is a file', (dir) => join(dir, 'a-file')],
-  ['under a file system of the system', () => '/proc/headgate/data'],
-])('a data folder %s cannot be made', async (_, path) => {
+  ['in a system file system', () => '/proc/headgate/data'],
+])('a data folder %s cannot be created', async (_, path) => {
   writeFileSync(join(fleet.dir, 'a-file'), '');
   const data = path(fleet.dir);
   expect(codes(await checks(['--pre', '--data', data]))).toContain(`HG1006 ${data}`);
 });
 
-test('a data folder that is not there yet is made where it can be', async () => {
+test('a missing data folder passes if it can be created', async () => {
   const found = await checks(['--pre', '--data', join(fleet.dir, 'not', 'there', 'yet')]);
   expect(codes(found).filter((each) => each.startsWith('HG1006'))).toEqual([]);
 });
@@ -63,13 +63,13 @@ test('a data folder that is not there yet is made where it can be', async () => 
 const log = (found: readonly Check[]) => found.filter(({ code }) => code.startsWith('HG2'));
 
 test.each<[string, string, string]>([
-  ['brokers that nobody runs', 'kafka://127.0.0.1:1', 'fail'],
-  ['an address that is none', 'kafka:/127.0.0.1', 'fail'],
-  ['a folder that cannot be made', 'sqlite:/proc/headgate/log', 'fail'],
+  ['brokers that are not running', 'kafka://127.0.0.1:1', 'fail'],
+  ['an invalid address', 'kafka:/127.0.0.1', 'fail'],
+  ['a folder that cannot be created', 'sqlite:/proc/headgate/log', 'fail'],
   ['the log of this fleet', fleet.logUrl, 'ok'],
   ['no log', '', 'none'],
 ])(
-  'before a start, %s is looked for',
+  'before a start, doctor checks %s',
   async (_, url, level) => {
     const found = log(await checks(['--pre'], { HEADGATE_LOG: url }));
     expect(found.map((each) => [each.code, each.level])).toEqual(level === 'none' ? [] : [['HG2001', level]]);
@@ -79,15 +79,15 @@ test.each<[string, string, string]>([
 );
 
 test.each<[string, Record<string, string>, string]>([
-  ['a pair', { HEADGATE_TLS_CERT: fixture('first.pem'), HEADGATE_TLS_KEY: fixture('first.key') }, 'ok'],
+  ['its own key', { HEADGATE_TLS_CERT: fixture('first.pem'), HEADGATE_TLS_KEY: fixture('first.key') }, 'ok'],
   [
-    'a key of another one',
+    'another certificate’s key',
     { HEADGATE_TLS_CERT: fixture('first.pem'), HEADGATE_TLS_KEY: fixture('second.key') },
     'fail',
   ],
   ['no key', { HEADGATE_TLS_CERT: fixture('first.pem') }, 'fail'],
   ['no certificate', {}, 'none'],
-])('before a start, the certificate with %s is looked at', async (_, env, level) => {
+])('before a start, doctor checks a certificate with %s', async (_, env, level) => {
   const found = (await checks(['--pre'], env)).filter(({ code }) => code.startsWith('HG8'));
   expect(found.map((each) => [each.code, each.level])).toEqual(level === 'none' ? [] : [['HG8001', level]]);
 });

@@ -51,13 +51,13 @@ const findings = async (of: Plane): Promise<string[]> => faultsIn(await doctor(o
 const found = (finding: string, of = plane) =>
   until(async () => (await findings(of)).includes(finding), waitMs);
 
-test('HG2005, HG2010 and HG2011: a replica that cannot sign, old brokers, a broker alone', async () => {
+test('HG2005, HG2010 and HG2011: a replica cannot sign, brokers are old, or there is only one', async () => {
   await found('HG2005 fail cp-unsigned');
   expect(await findings(plane)).toEqual(['HG2005 fail cp-unsigned', 'HG2011 warn']);
   await found('HG2010 warn', unsigned);
 });
 
-test('HG2009: a topic whose setting was changed while processes run, with the command that fixes it', async () => {
+test('HG2009: a topic setting was changed while processes run, with the repairing command', async () => {
   const set = (value: string) =>
     brokers.alterConfigs({
       validateOnly: false,
@@ -70,7 +70,7 @@ test('HG2009: a topic whose setting was changed while processes run, with the co
   await set('-1');
 });
 
-test('HG2001: the brokers are gone', async () => {
+test('HG2001: the brokers are unreachable', async () => {
   await kafka.kill(1);
   await found('HG2001 fail');
 });

@@ -26,7 +26,7 @@ afterAll(() => fleet.close());
 
 const doctor = (...more: string[]) => fleet.cli(['doctor', ...more], env);
 
-test('a fleet in which all is well has one line and exit code 0', async () => {
+test('a healthy fleet gives one line and exit code 0', async () => {
   let run = await doctor('--skip', 'machine');
   await until(async () => {
     run = await doctor('--skip', 'machine');
@@ -36,7 +36,7 @@ test('a fleet in which all is well has one line and exit code 0', async () => {
   expect(run.stderr).toBe('');
 });
 
-test('past states are read from the thread of the history, by position and by time', async () => {
+test('past states are read from the history thread, by position and by time', async () => {
   const admin = fleet.admin(plane);
   const made = await admin.call('POST', '/keys', { organisation: 'acme', name: 'one', expires: '30d' });
   await admin.call('POST', `/keys/${made['id']}/revoke`);
@@ -58,7 +58,7 @@ test('past states are read from the thread of the history, by position and by ti
   ]);
 });
 
-test('a live probe finds foreign and missing stacks alike, and is a failure where a proxy answers differently', async () => {
+test('a live probe finds foreign and missing stacks alike, and fails if a proxy answers differently', async () => {
   const admin = fleet.admin(plane);
   await admin.call('POST', '/organisations', { id: 'elm', name: 'Elm' });
   await admin.call('POST', '/stacks', { organisation: 'elm', id: 'stk-elm-tree-1' });
@@ -81,7 +81,7 @@ test('a live probe finds foreign and missing stacks alike, and is a failure wher
   proxy.close();
 });
 
-test('a history that was damaged while the process was down is made again', async () => {
+test('a history damaged while the process was down is rebuilt', async () => {
   await plane.end('SIGTERM');
   const file = openSync(join(fleet.dir, 'cp', 'history.db'), 'r+');
   writeSync(file, Buffer.alloc(4096, 7), 0, 4096, 8192);
@@ -94,7 +94,7 @@ test('a history that was damaged while the process was down is made again', asyn
   expect(JSON.parse((await read()).stdout)).toMatchObject({ id: 'acme' });
 });
 
-test('a node that is down is named with its code, and exit 1; readyz shows it of processes', async () => {
+test('a node that is down is named with its code and exit 1, and readyz shows the state of processes', async () => {
   await node.end('SIGKILL');
   let run = await doctor('--only', 'nodes,models');
   await until(async () => {
@@ -108,7 +108,7 @@ test('a node that is down is named with its code, and exit 1; readyz shows it of
   expect([ready.status, await ready.text()]).toEqual([200, expect.stringContaining('[+]gateways')]);
 });
 
-test('without a control plane the exit code is 7, and --pre checks the machine alone', async () => {
+test('without a control plane the exit code is 7, and --pre checks only the machine', async () => {
   await plane.end('SIGKILL');
   expect((await doctor('--only', 'log')).code).toBe(7);
   const pre = await fleet.cli(['doctor', '--pre', '-o', 'json'], { HEADGATE_ADMIN: '' });

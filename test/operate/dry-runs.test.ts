@@ -135,12 +135,12 @@ const refused: Readonly<Record<string, number>> = {
 const left = (line: string): boolean =>
   /^(?:events tail$|requests tail\b)/.test(line) || line.includes('kafka://');
 
-test('each command has an example', () => {
+test('every command has an example', () => {
   expect(commands.filter((command) => examplesOf(command).length === 0)).toEqual([]);
   expect(lines.length).toBeGreaterThan(80);
 });
 
-test.each(lines.filter((line) => !left(line)))('headgate %s', async (line) => {
+test.each(lines.filter((line) => !left(line)))('headgate %s changes nothing in a dry run', async (line) => {
   const before = {
     files: filesIn(dir),
     position: await fleet.admin.position(),

@@ -43,7 +43,7 @@ const cliOf =
   (...argv: string[]): Promise<CliRun> =>
     runCli(argv, { env: { HEADGATE_ADMIN: admin, HEADGATE_TOKEN: operatorToken } });
 
-test('Effect: what would refuse the requests of an organisation is refused with their numbers, and written with --force', async () => {
+test('Effect: a command that would refuse an organisation’s requests is refused with figures unless forced', async () => {
   const cli = cliOf(fleet);
   const position = await fleet.admin.position();
   const run = await cli('org', 'set', 'cedar', '--no-tier', '-o', 'json');
@@ -60,7 +60,7 @@ test('Effect: what would refuse the requests of an organisation is refused with 
   expect((await cli('org', 'set', 'cedar', '--no-tier', '--force')).code).toBe(0);
 });
 
-test('Effect: a gateway that does not answer is judged by what it reported, and nobody served is said', async () => {
+test('Effect: a gateway that does not respond is judged by its reports, and the absence of traffic is stated', async () => {
   const silent = await startFleet({ fleet: specFleet });
   try {
     const cli = cliOf(silent);

@@ -93,7 +93,7 @@ const commands = [
 ];
 
 test.each(commands)(
-  'Effect: headgate %s %s %s turns those answers that --effect named',
+  'Effect: headgate %s %s %s changes exactly the answers that --effect named',
   async (...command) => {
     const before = await answers();
     const run = await cli(...command, '--effect', '-o', 'json');
@@ -119,7 +119,7 @@ test.each(commands)(
   },
 );
 
-test('Effect: a command that changes no answer says so and ends with 0, and what is no command is refused', async () => {
+test('Effect: a command that changes no answer says so and exits 0, and other commands are refused', async () => {
   const run = await cli('org', 'set', 'acme', '--name', 'Acme and sons', '--effect');
   expect([run.code, run.out]).toEqual([
     0,
@@ -140,7 +140,7 @@ async function effectFor(person: string, asked: object) {
   return { status: response.status, text: await response.text() };
 }
 
-test('Effect: of commits a member learns nothing, whether or not they can be taken back', async () => {
+test('Effect: a member learns nothing about commits, whether or not they can be undone', async () => {
   await fleet.admin.call('PUT', '/organisations/acme/members/ana', { role: 'owner' });
   const head = await fleet.admin.position();
   const positions = [...Array.from({ length: head + 2 }, (_, at) => at), 1e15];

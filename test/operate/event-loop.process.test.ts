@@ -252,7 +252,7 @@ test('a body of one-byte chunks takes memory for its bytes, not for its chunks',
 });
 
 test.each(Object.entries({ ...chatBodies, ...smallBodies }))(
-  'no body of a chat holds the event loop for 50 ms: %s',
+  'no chat body blocks the event loop for 50 ms: %s',
   async (title, body) => {
     const bytes = Buffer.from(body());
     await measure(`chat: ${title}`, async () =>
@@ -263,7 +263,7 @@ test.each(Object.entries({ ...chatBodies, ...smallBodies }))(
 
 const messagesBodies: Record<string, () => string> = {
   'distinct unknown names': () => fill(`${messages('"x"').slice(0, -1)},`, name, '}'),
-  'names in the schema of a tool within the bound': () =>
+  'names in a tool’s schema within the bound': () =>
     anthropicTool(fill('{', (n) => `"${'k'.repeat(600)}${n}":${n}`, '}', 49_980, size - 200)),
   'many blocks': () => messages(fill('[', '{"type":"text","text":"a"}', ']', 1_000)),
   'a text': () => messages(`"${bytesOf('a')}"`),
@@ -275,7 +275,7 @@ const messagesBodies: Record<string, () => string> = {
 };
 
 test.each(Object.entries(messagesBodies))(
-  'no body of a message holds the event loop for 50 ms: %s',
+  'no message body blocks the event loop for 50 ms: %s',
   async (title, body) => {
     const bytes = Buffer.from(body());
     await measure(`messages: ${title}`, async () =>
@@ -288,23 +288,23 @@ test.each(
   Object.entries({
     '2 048 texts': () => embeddings(fill('[', `"${'a'.repeat(15_000)}"`, ']', 2_048)),
     'token ids': () => embeddings(fill('[', `[${Array(2_048).fill('12345').join()}]`, ']', 243)),
-    'more token ids than are taken': () => embeddings(fill('[', '[1]', ']')),
+    'more token ids than allowed': () => embeddings(fill('[', '[1]', ']')),
   }),
-)('no body of embeddings holds the event loop for 50 ms: %s', async (title, body) => {
+)('no embeddings body blocks the event loop for 50 ms: %s', async (title, body) => {
   const bytes = Buffer.from(body());
   await measure(`embeddings: ${title}`, async () =>
     String((await ask('/embeddings', bytes, 'heavy')).status),
   );
 });
 
-test('a prompt that is counted by its node does not hold the event loop', async () => {
+test('a prompt counted by its node does not block the event loop', async () => {
   const bytes = Buffer.from(chat(`"${bytesOf('word ')}"`));
   await measure('chat: counted by the node', async () =>
     String((await ask('/chat/completions', bytes, 'small')).status),
   );
 });
 
-test('several large bodies at once do not add up', async () => {
+test('several large bodies at once do not add up their delays', async () => {
   const bytes = Buffer.from(chat(`"${bytesOf('a', 15 * MiB)}"`));
   await measure('chat: four texts of 15 MiB at once', async () => {
     const answers = await Promise.all([1, 2, 3, 4].map(() => ask('/chat/completions', bytes, 'heavy')));
@@ -314,14 +314,14 @@ test('several large bodies at once do not add up', async () => {
 
 // This test comes closest to the bound, and other processes that share the core's caches increase even CPU time. So allow
 // retries.
-test('a body of one-byte chunks does not hold the event loop', { retry: 2 }, async () => {
+test('a body of one-byte chunks does not block the event loop', { retry: 2 }, async () => {
   const text = chat(`"${'a'.repeat(1_000_000)}"`);
   await measure('chat: a million one-byte chunks', () => oneByteChunks(text));
   expect(await oneByteChunks(chat(`"${'a'.repeat(1_000)}"`))).toBe('200');
 });
 
 test.each(['text', 'escapes', 'names', 'objects', 'error', 'chunks'])(
-  'no answer of a node holds the event loop for 50 ms: %s',
+  'no answer from a node blocks the event loop for 50 ms: %s',
   async (answer) => {
     await measure(`answer: ${answer}`, async () => {
       const response = await ask('/chat/completions', worst(answer), 'heavy');
@@ -334,7 +334,7 @@ const linesAround = ['lines', 'names', 'folds', 'fits'].flatMap((lines) => [
   `trailer-${lines}`,
   `head-${lines}`,
 ]);
-test.each(linesAround)('no lines around an answer hold the event loop for 50 ms: %s', async (answer) => {
+test.each(linesAround)('no lines around an answer block the event loop for 50 ms: %s', async (answer) => {
   await measure(`answer: ${answer}`, async () => {
     const { status } = await ask('/chat/completions', worst(answer), 'heavy');
     expect(status).toBe(answer.endsWith('fits') ? 200 : 503);
@@ -343,7 +343,7 @@ test.each(linesAround)('no lines around an answer hold the event loop for 50 ms:
 });
 
 test.each([1024, 64])(
-  'the vectors of embeddings do not hold the event loop: 2 048 with %i numbers each',
+  'embedding vectors do not block the event loop: 2 048 with %i numbers each',
   async (numbers) => {
     const input = Array.from({ length: 2048 }, () => `answer:vectors-${numbers}`);
     const body = JSON.stringify({ model: 'worst', input });
@@ -357,7 +357,7 @@ test.each([1024, 64])(
 );
 
 test.each(['event-names', 'event-objects', 'event-text', 'events'])(
-  'no stream of a node holds the event loop for 50 ms: %s',
+  'no stream from a node blocks the event loop for 50 ms: %s',
   async (answer) => {
     await measure(`stream: ${answer}`, async () => {
       const response = await ask('/chat/completions', worst(answer, { stream: true }), 'heavy');

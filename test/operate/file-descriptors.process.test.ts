@@ -56,7 +56,7 @@ const limitFiles = (pid: number, soft: number | string): void => {
 };
 
 test.skipIf(!hasPrlimit)(
-  'a gateway without a file descriptor for its node says that it is its own, and serves again once it has one',
+  'a gateway without a file descriptor for its node blames itself, and serves again once it has one',
   async () => {
     const pid = gateway.child.pid as number;
     const ask = () =>
@@ -109,7 +109,7 @@ test.skipIf(!hasPrlimit)(
   },
 );
 
-test('a process that may open few files accepts fewer connections, and says how many', async () => {
+test('a process that may open few files accepts fewer connections and says how many', async () => {
   const few = 400;
   const shell = ['-c', `ulimit -n ${few} && exec "$@"`, 'sh', process.execPath, binary];
   const child = spawn('sh', [...shell, 'sim-node', '--port', '0', '--models', model], {

@@ -74,7 +74,7 @@ function cli(...argv: string[]): void {
   expect([argv, run.status, run.stderr]).toEqual([argv, 0, expect.any(String)]);
 }
 
-test('nothing that a service and its command line write is open to others', () => {
+test('no file written by a service or its command line is open to others', () => {
   cli('key', 'create', '--org', 'acme', '--name', 'k', '--expires', 'never', '--out', 'key');
   cli('node', 'token', 'create', 'pool-1', '--out', 'token');
   cli('events', 'export', '--out', 'log.jsonl');
@@ -98,7 +98,7 @@ test('nothing that a service and its command line write is open to others', () =
   expect(readdirSync(temporary)).toEqual([]);
 });
 
-test('a start closes what an earlier version or a mount left open', async () => {
+test('a start closes files left open by an earlier version or a mount', async () => {
   await dev.end();
   const folders = ['control-plane', 'gateway-1'].map((name) => join(data, name));
   for (const folder of folders) {

@@ -55,7 +55,7 @@ const positionOf = async (plane: Plane): Promise<number> =>
   (await fleet.admin(plane).call('GET', '/status')).position;
 
 test(
-  'a file of thousands of organisations is applied though control plane and command line are killed in its middle',
+  'a file with thousands of organisations is applied even if control plane and CLI are killed meanwhile',
   async () => {
     writeFileSync(file, JSON.stringify(largeFleet(organisations)));
     const killed = await fleet.startPlane();

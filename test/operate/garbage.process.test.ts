@@ -53,7 +53,7 @@ async function oldBytes(): Promise<number> {
   return Number(value);
 }
 
-test('a request leaves less than 800 bytes to the next full collection', async () => {
+test('a request leaves less than 800 bytes for the next full garbage collection', async () => {
   // Compiled code and type feedback grow until the compiler has finished, so begin with some unmeasured rounds.
   for (let n = 0; n < 4; n++) await round();
   const growth: number[] = [];

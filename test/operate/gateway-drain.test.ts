@@ -10,7 +10,7 @@ import { hold } from '../support/held.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
 
-test('a drain that runs out refuses what has no answer, cuts off streams without a frame, and logs how many there were', async () => {
+test('a drain that times out refuses unanswered requests, cuts streams without a frame and logs their number', async () => {
   const lines = new PassThrough();
   let logged = '';
   lines.on('data', (text) => {

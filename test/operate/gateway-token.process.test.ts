@@ -22,7 +22,7 @@ afterAll(async () => {
   await new Promise((resolve) => listener.close(resolve));
 });
 
-test('a listener that was reported with the old token is sent neither', async () => {
+test('a listener reported with the old token receives neither token', async () => {
   await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
   const metrics = `http://127.0.0.1:${(listener.address() as AddressInfo).port}`;
   const tokens = { HEADGATE_GATEWAY_TOKEN: next, HEADGATE_GATEWAY_TOKEN_PREVIOUS: gatewayToken };

@@ -19,7 +19,7 @@ interface Named {
   readonly checks: readonly { readonly code: string; readonly object?: string; readonly text: string }[];
 }
 
-test('a node that hangs is named by doctor and in the list of nodes until it answers', async () => {
+test('doctor and the node list name a node that hangs until it answers', async () => {
   const node = fleet.nodes['pool-1'];
   await fleet.admin.call('POST', '/organisations', { id: 'asker', name: 'Asker', tier: 'Platinum' });
   const { value: key } = await fleet.key('asker');

@@ -51,7 +51,7 @@ const own = {
 };
 
 test.each([
-  ['any command line', ['cli/headgate.ts'], ['zod', ...onUse, ...ofServers, ...Object.values(own)]],
+  ['a command line', ['cli/headgate.ts'], ['zod', ...onUse, ...ofServers, ...Object.values(own)]],
   ['gateway', ['cli/processes/gateway.ts', own.gateway], ['fastify', 'ws', own.controlPlane, own.play]],
   ['control-plane', ['cli/processes/control-plane.ts', own.controlPlane], [own.gateway, own.console]],
   ['dev', ['tools/dev/dev.ts', own.controlPlane, own.console], [own.gateway]],
@@ -60,14 +60,14 @@ test.each([
   ['the thread of bodies', ['data-plane/body-worker/worker-entry.ts'], ['better-sqlite3', own.gateway]],
   ['the thread of the history', ['control-plane/history/worker-entry.ts'], ['fastify', own.controlPlane]],
   ['the thread of a copy of the state', ['control-plane/state/copy-thread.ts'], ['zod', own.controlPlane]],
-])('%s starts without what it may never need', (name, files, unneeded) => {
+])('%s does not load modules that it may never need', (name, files, unneeded) => {
   const loaded = loadedWith(...files);
   const ofThreads = name.startsWith('the thread') ? [] : threads;
   expect([...onUse, ...unneeded, ...ofThreads].filter((each) => loaded.has(each))).toEqual([]);
 });
 
 test.each(['keys', 'tenants', 'capacity', 'nodes', 'gateways', 'status', 'events'])(
-  'the commands of %s load no schemas and no server',
+  'the commands of %s load neither schemas nor a server',
   (module) => {
     const loaded = loadedWith(`cli/commands/${module}.ts`);
     expect(['zod', ...onUse, ...ofServers].filter((each) => loaded.has(each))).toEqual([]);
@@ -82,12 +82,12 @@ const names = async (line: string): Promise<string[]> => {
   return program.commands.map((command) => command.name()).filter((name) => name !== 'help');
 };
 
-test('a module registers what the table of commands says', async () => {
+test('each module registers the commands that the table lists for it', async () => {
   for (const module of [...processCommands, ...adminCommands])
     for (const name of module.names) expect(await names(`${name} --help`)).toEqual(module.names);
 });
 
-test('a command line loads the module of its command, and help or a mistake all of them', async () => {
+test('a command loads only its own module, and help or a mistake loads all', async () => {
   const all = [...new Set([...processCommands, ...adminCommands].flatMap((module) => module.names))];
   expect(whole.commands.map((command) => command.name())).toEqual(['help', ...all]);
   expect(await names('--at 5 -o json key list --org dev')).toEqual(['key']);
@@ -96,7 +96,7 @@ test('a command line loads the module of its command, and help or a mistake all 
     expect([line, await names(line)]).toEqual([line, all]);
 });
 
-test('a command line that starts a process has no admin commands', async () => {
+test('starting a process registers no admin commands', async () => {
   const verbs = async (line: string) => {
     const program = await buildProgram(io, processCommands, line.split(' '));
     return program.commands.some((command) => command.commands.length > 0);

@@ -66,7 +66,7 @@ function sum(
     .reduce((total, [, value]) => total + value, 0);
 }
 
-test('a gateway reports its requests: how many, how long, how many tokens, what was refused and by whom', async () => {
+test('a gateway reports its requests: number, duration, tokens, refusals and by whom', async () => {
   await vi.waitFor(async () => expect(await ask({})).toBe(200), { timeout: 20_000, interval: 100 });
   const before = await scrape(gateway.ready);
   expect([await ask({}), await ask({ stream: true }), await ask({ max_tokens: 5000 })]).toEqual([
@@ -102,7 +102,7 @@ test('a gateway reports its requests: how many, how long, how many tokens, what 
   expect([...after.keys()].some((series) => /acme|hello|hg_|no-key|no-such-model/.test(series))).toBe(false);
 });
 
-test('a stream shows as open while it lasts', async () => {
+test('a stream counts as open while it lasts', async () => {
   await behave(node, { rules: [{ match: {}, fault: { kind: 'stall-after', afterEvents: 2 } }] });
   const leave = new AbortController();
   const stream = await completion(gateway.ready.api, key, { stream: true }, { signal: leave.signal });
@@ -117,7 +117,7 @@ test('a stream shows as open while it lasts', async () => {
   await behave(node, {});
 });
 
-test('both planes report their build and their fold, and how long a revocation took', async () => {
+test('both planes report their build, their fold, and how long a revocation took', async () => {
   const second = await admin.createKey('acme', 'k2');
   await vi.waitFor(async () => expect(await ask({}, second.value)).toBe(200), {
     timeout: 20_000,
@@ -150,7 +150,7 @@ test('both planes report their build and their fold, and how long a revocation t
   expect(theirs.get('headgate_node_up{node="pool-1"}')).toBe(1);
 });
 
-test('a control plane reports each gateway: its state, its lag, how long it is silent, and whether it diverged', async () => {
+test('a control plane reports each gateway’s state, lag, silence and divergence', async () => {
   const gauge = (samples: ReadonlyMap<string, number>, name: string, labels = ''): number | undefined =>
     samples.get(`headgate_${name}{gateway="gateway-1"${labels}}`);
   await vi.waitFor(async () => {
@@ -188,7 +188,7 @@ const own = /^(?:headgate|gen_ai)_/;
  */
 const elsewhere = /^headgate_(?:tls|trace|agent_(?:attached|sessions_total|engine_up|engine_in_flight)|sim_)/;
 
-test('docs/metrics.md lists the metrics of both planes, and no other', async () => {
+test('docs/metrics.md lists exactly the metrics of both planes', async () => {
   const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
   const listed = [...page.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name as string);
   const real = new Set([...(await namesOf(gateway.ready)), ...(await namesOf(controlPlane.ready))]);
@@ -196,7 +196,7 @@ test('docs/metrics.md lists the metrics of both planes, and no other', async () 
   expect(listed.filter((name) => !elsewhere.test(name)).sort()).toEqual(expected.sort());
 });
 
-test('docs/metrics.md has each metric where the processes are that report it', async () => {
+test('docs/metrics.md lists each metric under the processes that report it', async () => {
   const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
   const ofGateway = await namesOf(gateway.ready);
   const ofPlane = await namesOf(controlPlane.ready);
@@ -213,7 +213,7 @@ test('docs/metrics.md has each metric where the processes are that report it', a
   expect(faults).toEqual([]);
 });
 
-test('docs/metrics.md lists the labels of each sample', async () => {
+test('docs/metrics.md lists each sample’s labels', async () => {
   const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
   const listed = new Map(
     [...page.matchAll(/^\| `(\w+)` \| \w+ \| ([^|]*) \|/gm)].map(([, name, labels]) => [

@@ -30,7 +30,7 @@ async function streamWith(fault: object): Promise<Awaited<ReturnType<typeof chat
   return chat({ port: fleet.port(), key, model: 'echo-small', more: { stream: true } });
 }
 
-test('an end that only this engine has is complete, and is named', async () => {
+test('a finish reason known to only one engine completes the answer, and doctor names it', async () => {
   const frames = framesOf(await streamWith({ kind: 'finish-abort', finishReason: 'repetition' }));
   expect(frames.at(-1)).toBe('[DONE]');
   expect(frames.at(-2)).toContain('"finish_reason":"stop"');
@@ -44,7 +44,7 @@ test.each([
   [{ kind: 'finish-abort', finishReason: '' }, `${malformed}: a choice has no finish reason`],
   [{ kind: 'clean-end-without-done' }, `${malformed}: every choice has finished, but [DONE] is missing`],
   [{ kind: 'content-type', contentType: 'text/html' }, 'the node answered with a wrong content type'],
-])('an answer that has no one meaning is none, and is named: %j', async (fault, form) => {
+])('an ambiguous answer is refused, and doctor names it: %j', async (fault, form) => {
   const { status, whole } = await streamWith(fault);
   expect([status, whole]).not.toEqual([200, true]);
   await doctorNames(form);

@@ -51,19 +51,19 @@ const become = (plane: Plane, readyz: number, reads: number) =>
     return now.readyz === readyz && now.reads === reads;
   }, 60_000);
 
-test('reads go to a replica that is well, as long as there is one', async () => {
+test('reads go to a healthy replica as long as there is one', async () => {
   await become(able, 200, 200);
   await become(unable, 503, 503);
 });
 
-test('one that is closing gets no reads, and another takes them although it can change nothing', async () => {
+test('a closing replica gets no reads, and another takes them even if it cannot write', async () => {
   able.child.kill('SIGTERM');
   await until(async () => (await states(able)).reads === 503);
   await able.end('SIGKILL');
   await become(unable, 503, 200);
 });
 
-test('without the log no replica is ready, and all answer reads', async () => {
+test('without the log no replica is ready, but all answer reads', async () => {
   await startAble();
   await become(unable, 503, 503);
   renameSync(fleet.logFolder, `${fleet.logFolder}-away`);

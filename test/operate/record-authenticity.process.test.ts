@@ -189,7 +189,7 @@ async function findings(): Promise<Check[]> {
   return checksIn(stdout).filter(isFault);
 }
 
-test('a record without a valid MAC counts nowhere, on no topic, and doctor names the topic', async () => {
+test('a record without a valid MAC counts on no topic, and doctor names the topic', async () => {
   await settled();
   const before = await answers();
   for (const topic of topics)
@@ -216,7 +216,7 @@ test('a record without a valid MAC counts nowhere, on no topic, and doctor names
   await expectAnswer();
 }, 180_000);
 
-test('the numbers of a gateway are taken by nobody: what it completes afterwards counts', async () => {
+test('nobody can take a gateway’s row numbers, so its later requests count', async () => {
   const rows = (await (await exported()).text()).trim().split('\n');
   const { incarnation, n } = JSON.parse(rows.at(-1) ?? '') as { incarnation: string; n: number };
   const next = Array.from({ length: 500 }, (_, index) => ({
@@ -228,7 +228,7 @@ test('the numbers of a gateway are taken by nobody: what it completes afterwards
   await until(areRowsFolded, 60_000);
 }, 180_000);
 
-test('a record that is written again with its MAC counts once', async () => {
+test('a record repeated with its MAC counts once', async () => {
   await settled();
   // Compared separately, because the token counter may still rise to the total of the rows, but not above it.
   const { used: _, ...before } = await answers();
@@ -255,7 +255,7 @@ test('a record that is written again with its MAC counts once', async () => {
   expect(faults).not.toContain('HG7003 differing');
 }, 180_000);
 
-test('the same records count with the MAC of the gateway token', async () => {
+test('the same records count with the gateway token’s MAC', async () => {
   const before = await used();
   for (const topic of topics) {
     const value = forged[topic]?.() ?? Buffer.alloc(0);

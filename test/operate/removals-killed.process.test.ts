@@ -99,7 +99,7 @@ async function filled(path: string): Promise<void> {
   store.close();
 }
 
-test('days of rows that are removed, and rows that are moved, wherever the process is killed', async () => {
+test('removing days and moving rows survives a kill at any point', async () => {
   const origin = join(folder, 'origin');
   await filled(join(origin, 'usage.db'));
   let [steps, end]: [number, string | number | null] = [0, 'SIGKILL'];
@@ -155,7 +155,7 @@ async function writeKeys(): Promise<void> {
 const keyCount = async (plane: Plane): Promise<number> =>
   Number((await fleet.admin(plane).run('key.list', { limit: 1 })).total);
 
-test('keys that are forgotten in several commits, though the control plane is killed between them', async () => {
+test('expired keys are deleted in several commits, even if the control plane is killed between them', async () => {
   await writeKeys();
   const start = () => fleet.startPlane('plane', { flags: ['--forget-keys-after', '1d'] });
   const counts: number[] = [];

@@ -72,7 +72,7 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => fleet.close());
 
-test('a certificate that was replaced is shown by every listener of every process', async () => {
+test('every listener of every process uses a replaced certificate', async () => {
   // The nine addresses are the API, the visitors' page, the admin API, the console, the node, and four health endpoints. The
   // list contains the node's address twice.
   expect(new Set(urls.map((url) => new URL(url).host)).size).toBe(9);
@@ -84,7 +84,7 @@ test('a certificate that was replaced is shown by every listener of every proces
     expect(each.stderr().match(/"event":"tls\.reloaded"/g), each.stderr()).toHaveLength(1);
 });
 
-test('an authority that was replaced is trusted by the connections to come, or the log asks for a restart', () => {
+test('new connections trust a replaced authority, or the log asks for a restart', () => {
   copyFileSync(fixture('second.pem'), join(fleet.dir, 'ca.pem'));
   const child = spawnSync(
     process.execPath,

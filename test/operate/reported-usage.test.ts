@@ -106,7 +106,7 @@ const huge = (most: number) => ({
 });
 
 test.each(Object.keys(ways).flatMap((way) => [10_000, 1e9, 1e15].map((tokens) => [way, tokens] as const)))(
-  '%s of which a node reports %d tokens',
+  '%s with %d tokens reported by a node is billed within bounds',
   async (way, tokens) => {
     spoil(huge(tokens));
     const { shown, billed } = await used(way);
@@ -119,7 +119,7 @@ test.each(Object.keys(ways).flatMap((way) => [10_000, 1e9, 1e15].map((tokens) =>
   },
 );
 
-test('the node is named: by a metric, by doctor', async () => {
+test('a metric and doctor name the node', async () => {
   spoil(huge(1e6));
   await used('chat');
   const metrics = await (await fetch(`${fleet.gateways[0]?.metrics}/metrics`)).text();
@@ -132,7 +132,7 @@ test('the node is named: by a metric, by doctor', async () => {
 });
 
 test.each([undefined, null, '7', { prompt_tokens: -1, completion_tokens: 3 }, { prompt_tokens: '7' }])(
-  'usage of %j is estimated alike, streamed or not, within max_tokens',
+  'usage of %j is estimated the same, streamed or not, within max_tokens',
   async (usage) => {
     const estimated: Used[] = [];
     for (const way of ['chat', 'a stream']) {
@@ -148,7 +148,7 @@ test.each([undefined, null, '7', { prompt_tokens: -1, completion_tokens: 3 }, { 
   },
 );
 
-test('what honest nodes report is billed as it is', async () => {
+test('plausible reports are billed unchanged', async () => {
   for (const node of Object.values(fleet.nodes)) node.setBehaviour(parseBehaviour({}));
   for (const way of Object.keys(ways)) {
     const { shown, billed } = await used(way);

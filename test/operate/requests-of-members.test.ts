@@ -88,7 +88,7 @@ async function firstOf(path: string, person?: string, way?: Way): Promise<Reques
   throw new Error(`the stream ended after ${text}`);
 }
 
-test('an operator sees the rows of all, with names of keys, nodes and causes', async () => {
+test('an operator sees all rows, with the names of keys, nodes and causes', async () => {
   const all = requestListSchema.strict().parse(await read('/requests?limit=1000'));
   expect(all.silent).toEqual([]);
   expect(all.items.length).toBeGreaterThanOrEqual(12);
@@ -109,7 +109,7 @@ test.each([
   ['birch', 'ben', 'acme', 'admin API'],
   ['acme', 'ana', 'birch', 'console'],
   ['birch', 'ben', 'acme', 'console'],
-] as const)('a member of %s sees its rows alone, and no name of others', async (own, person, other, way) => {
+] as const)('a member of %s sees only its rows, and no names of others', async (own, person, other, way) => {
   const list = await read<RequestList>(`/requests?organisation=${own}&limit=1000`, person, way);
   const stream = await firstOf(`/requests/stream?organisation=${own}&limit=1000`, person, way);
   expect(list.items.length).toBeGreaterThanOrEqual(2);
@@ -136,7 +136,7 @@ test.each([
 });
 
 test.each(['admin API', 'console'] as const)(
-  'no answer of the %s has a key, a prompt or a completion',
+  'no response of the %s contains a key, a prompt or a completion',
   async (way) => {
     const answers = await Promise.all([
       read('/requests?limit=1000', undefined, way),
@@ -160,7 +160,7 @@ test.each(['next=x', 'since=7', 'slower-than=fast', 'type=NoType', 'limit=0', 'r
   },
 );
 
-test('a cursor shows nobody how many requests there are, cannot be made, and is good for the next page', async () => {
+test('a cursor reveals no request count, cannot be forged, and leads to the next page', async () => {
   const first = await read<RequestList>('/requests?organisation=acme&limit=1', 'ana');
   const next = first.next ?? '';
   expect(Buffer.from(next, 'base64url').toString('latin1')).not.toMatch(/gateway/);

@@ -68,7 +68,7 @@ async function countsAll(): Promise<boolean> {
   return Number(usage['requests']) === answered;
 }
 
-test('docs/backup: a lost log is restored from the backup, and the processes follow it without a state of their own', async () => {
+test('docs/backup: a lost log is restored from the backup, and processes without a state follow it', async () => {
   const admin = fleet.admin(plane);
   const kept = await admin.createKey(organisation, 'kept');
   const revoked = await admin.createKey(organisation, 'revoked');

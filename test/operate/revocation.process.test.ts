@@ -43,7 +43,7 @@ function forgetReports(): void {
   db.close();
 }
 
-test('design 4: a gateway at a higher position of an older log confirms nothing of the log that took its place', async () => {
+test('a gateway at a higher position of an old log confirms nothing for the log that replaced it', async () => {
   let plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   for (let n = 0; n < 40; n++)
@@ -65,7 +65,7 @@ test('design 4: a gateway at a higher position of an older log confirms nothing 
   expect(run.stderr).toContain('edge-1');
 });
 
-test('design 4: of two gateways of one name both must confirm, and both are shown as a conflict', async () => {
+test('two gateways with one name must both confirm, and are shown as a conflict', async () => {
   const plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   const key = await fleet.key(plane);
@@ -91,7 +91,7 @@ test('design 4: of two gateways of one name both must confirm, and both are show
   expect(await askWith(first, key)).toBe(401);
 });
 
-test('design 4: nothing is confirmed before the reports that were there at the start are read', async () => {
+test('nothing is confirmed before the reports from before the start are read', async () => {
   const before = await fleet.startPlane('cp-1');
   await fleet.fill(before);
   const key = await fleet.key(before);
@@ -124,7 +124,7 @@ test('design 4: nothing is confirmed before the reports that were there at the s
   });
 });
 
-test('design 4: a gateway with `serve` that is silent for longer than reports are kept is named and never confirmed', async () => {
+test('a gateway with `serve` that is silent for longer than reports are kept is named but never confirmed', async () => {
   let plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   const key = await fleet.key(plane);
@@ -155,7 +155,7 @@ test('design 4: a gateway with `serve` that is silent for longer than reports ar
   expect(await askWith(gateway, key)).toBe(401);
 });
 
-test('a gateway that was killed is waited for, across restarts of the control plane, until an operator forgets it', async () => {
+test('a killed gateway is waited for, across control plane restarts, until an operator forgets it', async () => {
   let plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   const lives = await fleet.startGateway('lives', serving);
@@ -189,7 +189,7 @@ test('a gateway that was killed is waited for, across restarts of the control pl
   expect([forgotten.code, forgotten.stderr]).toEqual([5, expect.stringContaining('lives')]);
 });
 
-test('a person, whatever the role, forgets no gateway', async () => {
+test('no person may forget a gateway, whatever their role', async () => {
   const plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   await plane.admin.call('PUT', '/organisations/acme/members/ana', { role: 'owner' });
@@ -200,7 +200,7 @@ test('a person, whatever the role, forgets no gateway', async () => {
   expect(await fleet.listed(plane)).toHaveLength(1);
 });
 
-test('a gateway that was killed and runs again from its folder is one; one that was stopped is not waited for', async () => {
+test('a killed gateway restarted on its folder counts as one, and a stopped one is not waited for', async () => {
   const plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   const stopped = await fleet.startGateway('stopped', serving);
@@ -215,7 +215,7 @@ test('a gateway that was killed and runs again from its folder is one; one that 
   expect([run.code, run.stdout], run.stderr).toEqual([0, expect.not.stringContaining('stopped')]);
 });
 
-test('the right to write to the status topic confirms nothing for a gateway and removes none', async () => {
+test('write access to the status topic can neither confirm for a gateway nor remove one', async () => {
   const plane = await fleet.startPlane('cp-1');
   await fleet.fill(plane);
   const gateway = await fleet.startGateway('edge-1', serving);

@@ -99,7 +99,7 @@ async function isReady(metrics: string): Promise<boolean> {
   return (await fetch(`${metrics}/readyz`)).status === 200;
 }
 
-test('design 3: an unknown event that is not critical is passed over: no divergence, no fence, on either build', async () => {
+test('an unknown event that is not critical is skipped: no divergence and no fence on either build', async () => {
   const position = await append({ type: 'model.praised', v: 1, critical: false, data: { id: 'praised' } });
   for (const name of ['gw-old', 'gw-new']) {
     await appliedBy(name, position);
@@ -109,7 +109,7 @@ test('design 3: an unknown event that is not critical is passed over: no diverge
   expect(await Promise.all([oldGateway, newGateway].map(isReady))).toEqual([true, true]);
 });
 
-test('design 3: at an unknown event that is critical the old build stands still, keeps its last good state and says why', async () => {
+test('at an unknown critical event the old build stops, keeps its last good state and says why', async () => {
   const before = (await listed('gw-old')).applied;
   const position = await append({ type: 'model.retired', v: 1, critical: true, data: { id: 'retired' } });
   await appliedBy('gw-new', position);

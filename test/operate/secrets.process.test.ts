@@ -60,7 +60,7 @@ const weak = [
   ['node-agent', 'HEADGATE_NODE_TOKEN'],
 ] as const;
 
-test.each(weak)('%s refuses a %s that is too short, and does not repeat it', async (command, variable) => {
+test.each(weak)('%s refuses a %s that is too short, without repeating it', async (command, variable) => {
   for (const value of whatIsWeak) {
     const stderr = await refusal(commands[command](folder()), {
       HEADGATE_OPERATOR_TOKEN: token,
@@ -77,7 +77,7 @@ test.each([
   ['control-plane', 'HEADGATE_GATEWAY_TOKEN'],
   ['gateway', 'HEADGATE_GATEWAY_TOKEN'],
   ['node-agent', 'HEADGATE_NODE_TOKEN'],
-] as const)('%s asks for a %s that is unset', async (command, variable) => {
+] as const)('%s requires an unset %s to be set', async (command, variable) => {
   const env = { HEADGATE_OPERATOR_TOKEN: token, [variable]: undefined };
   expect(await refusal(commands[command](folder()), env)).toContain(`set ${variable}`);
 });
@@ -134,7 +134,7 @@ test.each(blanks)('%s refuses to start with a blank %s, and names it', async (co
 });
 
 test.each(['control-plane', 'dev', 'gateway'] as const)(
-  '%s refuses a gateway token that is the operator token, whatever blanks surround either',
+  '%s refuses a gateway token equal to the operator token, whatever blanks surround either',
   async (command) => {
     const env = { HEADGATE_OPERATOR_TOKEN: ` ${token}\n`, HEADGATE_GATEWAY_TOKEN: `${token} ` };
     const stderr = await refusal(commands[command](folder()), env);
@@ -143,7 +143,7 @@ test.each(['control-plane', 'dev', 'gateway'] as const)(
   },
 );
 
-test('a gateway refuses the operator token as its own, also where it comes in a file', async () => {
+test('a gateway refuses the operator token as its own, even from a file', async () => {
   const dir = folder();
   writeFileSync(join(dir, 'operator'), `${token}\n`);
   const file = { HEADGATE_OPERATOR_TOKEN_FILE: join(dir, 'operator') };
@@ -152,7 +152,7 @@ test('a gateway refuses the operator token as its own, also where it comes in a 
   expect(stderr).not.toContain(token);
 });
 
-test('a control plane refuses a previous gateway token that is the operator token', async () => {
+test('a control plane refuses a previous gateway token equal to the operator token', async () => {
   const env = {
     HEADGATE_OPERATOR_TOKEN: token,
     HEADGATE_GATEWAY_TOKEN: `${token}-of-gateways`,
@@ -177,7 +177,7 @@ async function expectClosed({ ready }: Started<{ admin: string }>): Promise<void
   }
 }
 
-test('a control plane without a previous gateway token is closed to who says nothing', async () => {
+test('a control plane without a previous gateway token accepts no call without a token', async () => {
   const dir = folder();
   const env = { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_GATEWAY_TOKEN: gatewayToken };
   const started = await startProcess<{ admin: string }>({ dir, name: 'cp', args: plane(dir), env });
@@ -188,7 +188,7 @@ test('a control plane without a previous gateway token is closed to who says not
   }
 });
 
-test('a dev service without tokens of its environment is closed to who says nothing', async () => {
+test('a dev service without tokens in its environment accepts no call without a token', async () => {
   const dir = folder();
   const env = {
     ...{ HEADGATE_OPERATOR_TOKEN: undefined, HEADGATE_GATEWAY_TOKEN: undefined },
@@ -203,7 +203,7 @@ test('a dev service without tokens of its environment is closed to who says noth
 });
 
 test.each(['', '\n', 'short\n'])(
-  'dev refuses a token file that holds %j, with the next step',
+  'dev refuses a token file that contains %j, with the next step',
   async (text) => {
     const dir = folder();
     mkdirSync(join(dir, 'dev'));
@@ -241,7 +241,7 @@ function listeningPorts(pid: number): number[] {
 }
 
 test.each(Object.keys(processes) as (keyof typeof processes)[])(
-  '%s opens no debugger at SIGUSR1, and continues',
+  '%s opens no debugger at SIGUSR1, and keeps running',
   async (kind) => {
     const dir = folder();
     const env = { ...given, HEADGATE_CONTEXT: join(dir, 'context.json') };
@@ -283,7 +283,7 @@ const secretVariables: readonly (readonly [keyof typeof processes, string])[] = 
   ['dev', 'HEADGATE_SIGNING_KEY'],
 ];
 
-test.each(secretVariables)('%s repeats nothing of a wrong %s', async (kind, variable) => {
+test.each(secretVariables)('%s does not repeat a wrong %s', async (kind, variable) => {
   for (const value of wrongForms) {
     const dir = folder();
     const named = variable.replace(/_FILE$/, '');
@@ -299,7 +299,7 @@ test.each(secretVariables)('%s repeats nothing of a wrong %s', async (kind, vari
   }
 });
 
-test('a control plane signs with a key that is in the variable itself', async () => {
+test('a control plane signs with a key given in the variable itself', async () => {
   const dir = folder();
   const pem = generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
   const env = { ...given, HEADGATE_SIGNING_KEY: pem };

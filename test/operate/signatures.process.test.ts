@@ -46,7 +46,7 @@ async function verbose(metrics: string): Promise<string> {
   return await (await fetch(`${metrics}/readyz?verbose`)).text();
 }
 
-test('a process with a signing key refuses a log that is not signed, and names the next step', async () => {
+test('a process with a signing key refuses an unsigned log and names the next step', async () => {
   const key = fleet.key('own');
   const first = await fleet.controlPlane('cp-1', undefined);
   await first.end();
@@ -74,7 +74,7 @@ test('a process with a signing key refuses a log that is not signed, and names t
   expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('--allow-unsigned') });
 });
 
-test('a log is signed from the first signer on: what outsiders write after it is skipped by all', async () => {
+test('a log is signed from its first signer on, and everyone skips what outsiders write after that', async () => {
   const key = fleet.key('own');
   const other = fleet.key('other');
   await (await fleet.controlPlane('cp-1', undefined)).end();
@@ -116,7 +116,7 @@ test('a log is signed from the first signer on: what outsiders write after it is
   expect((await statusOf(plane.admin)).signers).toEqual(fingerprints(key));
 });
 
-test('signers are exchanged on two replicas while a gateway follows; the old key then signs nothing', async () => {
+test('signers are exchanged on two replicas while a gateway follows, and the old key then signs nothing', async () => {
   const [old, one, two] = [fleet.key('old'), fleet.key('one'), fleet.key('two')] as const;
   let first = await fleet.controlPlane('cp-1', old);
   let second = await fleet.controlPlane('cp-2', old);
@@ -179,7 +179,7 @@ test('a replica whose signer was removed refuses commands at once, with the next
   await second.admin.apply(acme);
 });
 
-test('a gateway with a pin refuses by name a log that an outsider began, and follows the right one once it is there', async () => {
+test('a gateway with a pin refuses an outsider’s log by name, and follows the right one once it exists', async () => {
   const key = fleet.key('own');
   const outsider = fleet.key('outsider');
   const pin = ['--trust-signer', key.signer.publicKey, '--when-stale', 'serve'];
@@ -214,7 +214,7 @@ test('a gateway with a pin refuses by name a log that an outsider began, and fol
   expect(await statusWith(gateway.ready.api, forged)).toBe(refusedKey);
 });
 
-test('a gateway fetches no snapshot over plain HTTP from another machine, without --insecure-snapshots', async () => {
+test('without --insecure-snapshots, a gateway fetches no snapshot over plain HTTP from another machine', async () => {
   const args = ['gateway', '--data', join(fleet.dir, 'gw'), '--port', '0', '--metrics-port', '0'];
   const remote = ['--control-plane', 'http://192.0.2.1:8081'];
   const refused = await fleet.cli([...args, ...remote]);

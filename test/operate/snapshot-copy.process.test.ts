@@ -9,7 +9,7 @@ import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 // Imports the built file, because only the build runs the copy in a thread of its own.
 const built = new URL('../../dist/control-plane/state/snapshot-copies.js', import.meta.url).href;
 
-test('a large state is copied outside the event loop', async () => {
+test('a large state is copied without blocking the event loop', async () => {
   const { SnapshotCopies } = (await import(
     built
   )) as typeof import('../../control-plane/state/snapshot-copies.ts');

@@ -128,7 +128,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-test('the whole fleet works over TLS: CLI, agent, snapshot, gateway, health', async () => {
+test('the whole fleet works over TLS: CLI, agent, snapshots, gateway and health', async () => {
   for (const url of listeners()) expect(url).toMatch(/^https:/);
   const created = await cli([
     'key',
@@ -157,7 +157,7 @@ test('the whole fleet works over TLS: CLI, agent, snapshot, gateway, health', as
   expect(events.out).toContain('"key.created"');
 });
 
-test('docs/metrics.md lists the metrics of every kind of process, those of TLS too', async () => {
+test('docs/metrics.md lists the metrics of every kind of process, including those of TLS', async () => {
   const page = readFileSync(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
   const listed = new Set([...page.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name as string));
   const real = new Set<string>();
@@ -169,14 +169,14 @@ test('docs/metrics.md lists the metrics of every kind of process, those of TLS t
   expect([...listed].filter((name) => !elsewhere.test(name)).sort()).toEqual([...real].sort());
 });
 
-test('a certificate that nobody vouches for is refused by the CLI, with the next step', async () => {
+test('the CLI refuses an untrusted certificate, with the next step', async () => {
   const { code, err } = await cli(['org', 'list'], env);
   expect(code).not.toBe(0);
   expect(err).toMatch(/certificate/i);
   expect(err).toContain('NODE_EXTRA_CA_CERTS');
 });
 
-test('SIGHUP takes up a new certificate on every listener; one that cannot be used changes nothing', async () => {
+test('SIGHUP applies a new certificate on every listener, and an unusable one changes nothing', async () => {
   expect(new Set(await namesShown())).toEqual(new Set(['first.headgate.test']));
   install('second');
   for (const { child } of [controlPlane, gateway, agent, node]) child.kill('SIGHUP');
@@ -200,21 +200,21 @@ test('SIGHUP takes up a new certificate on every listener; one that cannot be us
 
 test.each([
   [
-    'a key of another certificate',
+    'another certificate’s key',
     ['--tls-cert', fixture('first.pem'), '--tls-key', fixture('second.key')],
     /first\.pem.*second\.key/,
   ],
   [
-    'a file that is not there',
+    'a missing file',
     ['--tls-cert', fixture('none.pem'), '--tls-key', fixture('first.key')],
     /none\.pem: ENOENT/,
   ],
   [
-    'a certificate alone',
+    'only a certificate',
     ['--tls-cert', fixture('first.pem')],
     /--tls-cert and --tls-key must be given together/,
   ],
-])('a start with %s is refused, with the names of the files', async (_name, flags, expected) => {
+])('a start with %s is refused, and the files are named', async (_name, flags, expected) => {
   for (const process of ['control-plane', 'gateway']) {
     const { code, err } = await cli([process, '--data', join(dir, 'none'), ...flags]);
     expect(code).not.toBe(0);

@@ -175,7 +175,7 @@ function attributesOf({ attributes }: Span): Record<string, unknown> {
   return Object.fromEntries(attributes.map(({ key: name, value }) => [name, Object.values(value)[0]]));
 }
 
-test('a request of a client with a trace has a span for each phase, and the node gets the one of its call', async () => {
+test('a traced request has a span for each phase, and the node receives its call’s span', async () => {
   const answer = await ask(traced, { key, traceparent, prompt: 'the secret prompt' });
   expect(answer.status).toBe(200);
   expect([...answer.headers.keys()].filter((name) => name.startsWith('trace'))).toEqual([]);
@@ -212,7 +212,7 @@ test('a request of a client with a trace has a span for each phase, and the node
   expect(bodies.at(-1)).toContain('deployment.environment.name');
 });
 
-test('no prompt, no key and no text of a caller is in any attribute, also where it stands in the wrong place', async () => {
+test('no attribute contains a prompt, key or caller’s text, even if it was sent in the wrong place', async () => {
   const refused = `00-${'a'.repeat(32)}-${parentId}-01`;
   await ask(traced, { key: 'hg-secret-wrong-key-000', traceparent: refused });
   await ask(traced, { key, model: 'secret-model-name', traceparent: refused });
@@ -234,7 +234,7 @@ test('no prompt, no key and no text of a caller is in any attribute, also where 
   }
 });
 
-test('without an endpoint the trace is passed as it came, a broken one not at all', async () => {
+test('without an endpoint a trace is passed on unchanged, and a broken one is dropped', async () => {
   await ask(untraced, { key, traceparent });
   expect(nodeHeaders.at(-1)?.['traceparent']).toBe(traceparent);
   await ask(untraced, { key, traceparent: `${traceparent}-broken` });
@@ -243,7 +243,7 @@ test('without an endpoint the trace is passed as it came, a broken one not at al
   expect(nodeHeaders.at(-1)).not.toHaveProperty('traceparent');
 });
 
-test('a receiver that refuses is logged once per change and counted, and none of its words are needed', async () => {
+test('a refusing receiver is logged once per change and counted, without repeating its words', async () => {
   const sample = (outcome: string) => metric(traced, `headgate_trace_spans_total{outcome="${outcome}"}`);
   const lines = () =>
     traced
@@ -276,7 +276,7 @@ test.each([
   );
 });
 
-test('a receiver that hangs costs no request: what does not fit into the queue is dropped, and the gateway ends', async () => {
+test('a hanging receiver costs no request: spans beyond the queue are dropped, and the gateway ends', async () => {
   hangs = true;
   const statuses = new Set<number>();
   const mark = (digit: string) => `00-${digit.repeat(32)}-${parentId}-01`;

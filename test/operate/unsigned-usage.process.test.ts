@@ -57,7 +57,7 @@ async function findings(): Promise<string[]> {
     .map(({ code }) => code);
 }
 
-test('usage of a gateway with another token counts after a start with that token, and once', async () => {
+test('a gateway’s usage under another token counts once, after a start with that token', async () => {
   gateway = await fleet.serve('gateway', 'gw', [], { HEADGATE_GATEWAY_TOKEN: nextToken });
   await until(async () => (await statusWith(gateway.ready.api, key)) === 200, waitMs);
   await until(async () => (await outcome('wrong_mac')) > 0, waitMs);

@@ -98,7 +98,7 @@ async function say(page: Page, text: string): Promise<void> {
   await answers(page).nth(before).getByText('first token after').waitFor();
 }
 
-test('Enter sends, Shift and Enter break the line, the field grows to some lines and is empty again', async () => {
+test('Enter sends, Shift+Enter breaks the line, and the field grows by a few lines and is then emptied', async () => {
   await withPage({ width: 1280 }, async (page, watched) => {
     expect(await button(page, 'Send').isDisabled()).toBe(true);
     await field(page).focus();
@@ -127,7 +127,7 @@ test.each([
   [360, 'light'],
   [360, 'dark'],
 ] as const)(
-  'at %i pixels, %s: the composer stays at the bottom while messages are added, and the newest is in sight',
+  'at %i pixels, %s: the composer stays at the bottom as messages arrive, and the newest is visible',
   async (width, scheme) => {
     await withPage({ width, scheme }, async (page, watched) => {
       const boxOf = async () => (await page.locator('form.composer').boundingBox()) ?? { y: 0, height: 0 };
@@ -170,7 +170,7 @@ const written = [
   '<img src=x onerror="document.title=1"><script>document.title=2</script>',
 ].join('\n');
 
-test('an answer is drawn as it was meant, without HTML of its own, and its code is copied', async () => {
+test('an answer is rendered as intended, without its own HTML, and its code can be copied', async () => {
   await withPage({}, async (page, watched) => {
     const writer = await begun(page);
     await writer.write(written);
@@ -198,7 +198,7 @@ test('an answer is drawn as it was meant, without HTML of its own, and its code 
   });
 });
 
-test('while an answer grows, what was drawn of it stays as it is', async () => {
+test('while an answer grows, its finished parts are not redrawn', async () => {
   await withPage({}, async (page) => {
     await page.evaluate(`{
       globalThis.touched = new Map();
@@ -229,7 +229,7 @@ test('while an answer grows, what was drawn of it stays as it is', async () => {
   });
 });
 
-test('an answer is stopped, asked for again, and a new conversation has nothing of the old one', async () => {
+test('an answer is stopped and repeated, and a new conversation contains nothing of the old one', async () => {
   await withPage({}, async (page) => {
     await say(page, 'one');
     await say(page, 'two');
@@ -256,7 +256,7 @@ test('an answer is stopped, asked for again, and a new conversation has nothing 
   });
 });
 
-test('a refusal says what it is and what helps; the message is in the composer again', async () => {
+test('a refusal shows its reason and remedy, and returns the message to the composer', async () => {
   await withPage({}, async (page, watched) => {
     const alert = page.getByRole('alert');
     // The browser is offline, so no answer comes.
@@ -287,7 +287,7 @@ test('a refusal says what it is and what helps; the message is in the composer a
   });
 });
 
-test('where no model answers the page says so and sends nothing; once one does, and where all end later, it is as before', async () => {
+test('with no model available the page says so and sends nothing, and it recovers once one is available', async () => {
   const watched = await WatchedPage.open(browser, dev.ready.gateways[0]?.play ?? '');
   const { page } = watched;
   let models: readonly string[] = [];
@@ -313,7 +313,7 @@ test('where no model answers the page says so and sends nothing; once one does, 
   await watched.close();
 });
 
-test('where the fleet serves no visitors, the page says that it is closed, and calls are refused', async () => {
+test('if the fleet serves no visitors, the page says that it is closed, and calls are refused', async () => {
   const empty = await startDev<Dev>(join(dir, 'empty'), [...trusted, '--no-demo', '--play-port', '0']);
   try {
     const play = empty.ready.gateways[0]?.play ?? '';

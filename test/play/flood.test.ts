@@ -51,7 +51,7 @@ async function floodFrom(address: string, isOver: () => boolean): Promise<void> 
   }
 }
 
-test('while two networks open connections without end, a visitor of another one begins and has its turns', async () => {
+test('while two networks open connections endlessly, a visitor from another one can start and take turns', async () => {
   const { value: key } = await fleet.key('acme');
   let isOver = false;
   const attackers = Array.from({ length: 300 }, (_, n) => floodFrom(`127.0.1.${(n % 2) + 1}`, () => isOver));
@@ -90,7 +90,7 @@ async function inOneSecond<Result>(work: () => Promise<Result>): Promise<Result>
   }
 }
 
-test('calls of a network beyond those of a second are refused and end their connection, and others have theirs', async () => {
+test('calls beyond a network’s rate are refused and disconnected, and other networks are not affected', async () => {
   const url = page('/api/visitor');
   const call = (address: string) => post(url, {}, { address });
   const answers = await inOneSecond(async () => {
@@ -108,7 +108,7 @@ test('calls of a network beyond those of a second are refused and end their conn
   expect(await refused('calls')).toBe(10);
 });
 
-test('what is sent ahead of a refusal is not answered', async () => {
+test('calls sent ahead of a refusal are not answered', async () => {
   const head = ['host: 127.0.0.1', 'content-type: application/json', 'sec-fetch-site: same-origin'];
   const call = `POST /api/visitor HTTP/1.1\r\n${head.join('\r\n')}\r\ncontent-length: 2\r\n\r\n{}`;
   const answered = ({ text }: RawPeer): readonly number[] => statusesIn(text);
@@ -130,7 +130,7 @@ test('what is sent ahead of a refusal is not answered', async () => {
   expect((await refused('calls')) - before).toBe(ended.length);
 });
 
-test('only a good key has the calls of keys, and a new visitor is never one', async () => {
+test('only a valid key may use the calls reserved for keys, and a new visitor never may', async () => {
   const { value } = await fleet.key('acme');
   const call = async (path: string, key: string, address: string): Promise<number> => {
     const headers = { authorization: `Bearer ${key}` };
@@ -151,7 +151,7 @@ test('only a good key has the calls of keys, and a new visitor is never one', as
   });
 });
 
-test('what is no call has a budget as well, whatever name it asks for', async () => {
+test('other requests have a budget too, whatever name they ask for', async () => {
   const address = '203.0.113.13';
   const ask = async (host: string): Promise<number> =>
     (await post(page('/none'), {}, { address, host })).status;

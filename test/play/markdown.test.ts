@@ -37,7 +37,7 @@ test.each<[string, string[]]>([
   expect(links(text)).toEqual(found);
 });
 
-test('no text of a model becomes HTML or an image, and no link leads anywhere else', () => {
+test('no model text becomes HTML or an image, and no link leads elsewhere', () => {
   const pieces = fc.oneof(
     fc.constantFrom(
       ...'<b> <img src=x onerror=alert(1)> ![a]( [a]( javascript: data: https:// http:// //'.split(' '),

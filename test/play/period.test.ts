@@ -62,7 +62,7 @@ async function slow(betweenTokensMs: number | undefined): Promise<void> {
   expect(response.status).toBeLessThan(300);
 }
 
-test('Limits 4, Errors 7: with the month a visitor has the turns again, with the day a network', async () => {
+test('Limits 4, Errors 7: a visitor’s turns are renewed each month, and a network’s each day', async () => {
   // Moves to the first day of a month, so that the next day is in the same month.
   leap('month');
   const address = '203.0.113.7';
@@ -94,7 +94,7 @@ test('Limits 4, Errors 7: with the month a visitor has the turns again, with the
   expect(await left(address, one)).toBe(1);
 });
 
-test('the fourth new visitor of a network works; in the next hour three are free again', async () => {
+test('a network’s fourth new visitor must solve work, and the next hour allows three without it', async () => {
   const address = '203.0.113.8';
   for (let n = 0; n < 3; n++) await visitorFrom(address);
   const asked = await call('/api/visitor', {}, address);
@@ -103,7 +103,7 @@ test('the fourth new visitor of a network works; in the next hour three are free
   await visitorFrom(address);
 });
 
-test('a cookie ends after 35 days, on every gateway: who has an old one is a new visitor', async () => {
+test('a cookie expires after 35 days on every gateway, and its owner becomes a new visitor', async () => {
   const address = '203.0.113.9';
   const cookie = await visitorFrom(address);
   const statuses = async (): Promise<number[]> => {
@@ -121,7 +121,7 @@ test('a cookie ends after 35 days, on every gateway: who has an old one is a new
   }
 });
 
-test('Limits 4: a body that is held until the next day or month counts in that one', async () => {
+test('Limits 4: a body held until the next day or month counts there', async () => {
   const address = '203.0.113.10';
   for (const to of ['day', 'month'] as const) {
     const cookie = await visitorFrom(address);
@@ -141,7 +141,7 @@ test('Limits 4: a body that is held until the next day or month counts in that o
   }
 });
 
-test('Limits 4: an answer that ends in the next month counts in the one in which it began', async () => {
+test('Limits 4: an answer that ends in the next month counts in the month in which it began', async () => {
   const address = '203.0.113.11';
   const cookie = await visitorFrom(address);
   const url = new URL('/api/chat', fleet.gateways[0]?.play);
@@ -163,7 +163,7 @@ test('Limits 4: an answer that ends in the next month counts in the one in which
   clock.advanceMs(leapMs);
 });
 
-test('Events: what a visitor stops is no usage and no turn but of its network, and its tokens count in those of all visitors', async () => {
+test('Events: a stopped answer is no usage and only a network’s turn, but its tokens count for all visitors', async () => {
   leap('month');
   const address = '203.0.113.12';
   const cookie = await visitorFrom(address);

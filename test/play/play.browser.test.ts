@@ -145,7 +145,7 @@ async function say(page: Page, text: string): Promise<void> {
   await button(page, 'Send').click();
 }
 
-test('Limits 4, Errors 7: a visitor talks, stops, uses up the turns, and a new cookie does not give the network more', async () => {
+test('Limits 4, Errors 7: a visitor talks, stops and uses up the turns, and a new cookie does not renew them', async () => {
   await withPage(planted.first, async (page, watched) => {
     await status(page, '2 of 2 free turns left');
     expect(await page.getByLabel('Model', { exact: true }).locator('option').allTextContents()).toEqual([
@@ -209,7 +209,7 @@ test('Limits 4, Errors 7: a visitor talks, stops, uses up the turns, and a new c
   });
 });
 
-test('Routing algorithm 1, Authentication 1: with a key the page reaches the models and stacks of its organisation, and keeps the key nowhere', async () => {
+test('Routing algorithm 1, Authentication 1: a key opens its organisation’s models and stacks, and is not stored', async () => {
   await withPage(planted.withKey, async (page, watched) => {
     const key = dev.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
     await button(page, 'Settings').click();
@@ -242,7 +242,7 @@ test('Routing algorithm 1, Authentication 1: with a key the page reaches the mod
   });
 });
 
-test('Limits 4: turns count over all gateways, and only a cookie that this fleet sealed is a visitor', async () => {
+test('Limits 4: turns count over all gateways, and only a cookie sealed by this fleet identifies a visitor', async () => {
   const address = planted.counted;
   const cookie = await visitorFrom(address);
   expect((await chat({ address, cookie })).status).toBe(200);
@@ -272,7 +272,7 @@ test('Limits 4: turns count over all gateways, and only a cookie that this fleet
   expect([renewed.cookie === undefined, turnsOf(renewed)]).toEqual([false, { left: 2, limit: 2 }]);
 });
 
-test('a network with many new visitors works for more, each solution once', async () => {
+test('a network with many new visitors must solve work for more, each solution once', async () => {
   const address = planted.working;
   for (let n = 0; n < 3; n++) await visitorFrom(address);
   const asked = async () => {
@@ -307,7 +307,7 @@ test('a network with many new visitors works for more, each solution once', asyn
   expect(made).toEqual([true, true, true, false]);
 });
 
-test('Routing rule 5, Errors 4, Errors 5: a visitor reaches the shared pool alone, and only with short texts of the page itself', async () => {
+test('Routing rule 5, Errors 4, Errors 5: a visitor reaches only the shared pool, with short texts from the page', async () => {
   const address = planted.routed;
   const cookie = await visitorFrom(address);
   const as = { address, cookie };
@@ -353,7 +353,7 @@ test('Routing rule 5, Errors 4, Errors 5: a visitor reaches the shared pool alon
   expect((await chat(as)).status).toBe(200);
 });
 
-test('Limits 1, Limits 4: all visitors together have limits of their own, over all gateways, that no key is refused by', async () => {
+test('Limits 1, Limits 4: all visitors together have fleet-wide limits that never refuse a key', async () => {
   await setVisitors({ tokensPerDay: 1 });
   const address = planted.limited;
   const cookie = await visitorFrom(address);
@@ -370,7 +370,7 @@ test('Limits 1, Limits 4: all visitors together have limits of their own, over a
   expect(use.tokens.limit).toBe(1);
 });
 
-test('no address of a visitor is in any file, topic or log line of the run', () => {
+test('no visitor’s address is in any file, topic or log line of the run', () => {
   const names = readdirSync(dir, { recursive: true, withFileTypes: true });
   const files = names.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
   expect(files.length).toBeGreaterThan(5);

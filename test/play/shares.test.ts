@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-test('answers that visitors may have caused do not keep a node from others, however many visitors ask', async () => {
+test('bad answers that visitors may have caused do not take a node from others, however many they are', async () => {
   const spoilt = fleet.nodes['pool-1'];
   spoilt.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'huge-event', bytes: 20_000_000 } }] }));
   const visitors = 60;

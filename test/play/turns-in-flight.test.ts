@@ -44,7 +44,7 @@ const statuses = async (answers: readonly Promise<Answered>[]): Promise<Record<n
   return counts;
 };
 
-test('Limits 4: of forty turns at once by one visitor as many are answered as there are free turns', async () => {
+test('Limits 4: of one visitor’s forty simultaneous turns, exactly the free turns are answered', async () => {
   const address = '203.0.113.20';
   const cookie = await visitorFrom(address);
   const answers = Array.from({ length: 40 }, () => chat(address, cookie));
@@ -52,7 +52,7 @@ test('Limits 4: of forty turns at once by one visitor as many are answered as th
   expect(await left(address, cookie)).toBe(0);
 });
 
-test("the row of a visitor's request says that it is a visitor's", async () => {
+test('the row of a visitor’s request is marked as a visitor’s', async () => {
   await until(async () => {
     const { items } = await fleet.admin.call('GET', '/requests?outcome=served&limit=1');
     const [row] = items as object[];
@@ -61,7 +61,7 @@ test("the row of a visitor's request says that it is a visitor's", async () => {
   });
 });
 
-test('Limits 4: at several gateways at once, at most as many at each', async () => {
+test('Limits 4: on several gateways at once, each answers at most the free turns', async () => {
   const address = '203.0.113.21';
   const cookie = await visitorFrom(address);
   const answers = Array.from({ length: 40 }, (_, n) => chat(address, cookie, n % 2));
@@ -70,14 +70,14 @@ test('Limits 4: at several gateways at once, at most as many at each', async () 
   expect(answered).toBeLessThanOrEqual(2 * freeTurns);
 });
 
-test('Limits 4: of the visitors of one network, as many as the network has', async () => {
+test('Limits 4: a network’s visitors together get as many turns as the network has', async () => {
   const address = '203.0.113.22';
   const cookies = [await visitorFrom(address), await visitorFrom(address), await visitorFrom(address)];
   const answers = cookies.flatMap((cookie) => Array.from({ length: freeTurns }, () => chat(address, cookie)));
   expect(await statuses(answers)).toEqual({ 200: 2 * freeTurns, 409: freeTurns });
 });
 
-test('Limits 4: a turn that fails, and one that its visitor stops, give their places back', async () => {
+test('Limits 4: a failed turn and a turn stopped by its visitor release their places', async () => {
   const address = '203.0.113.23';
   const cookie = await visitorFrom(address);
   await behave({ kind: 'status', status: 500 });

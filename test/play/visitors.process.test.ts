@@ -65,7 +65,7 @@ async function setTotal(total: object): Promise<void> {
   });
 }
 
-test('Limits 4: visitors have so many tokens in a day: what one gateway used up, the other refuses too', async () => {
+test('Limits 4: visitors have a daily token limit: once used up on one gateway, the other refuses too', async () => {
   let used = 0;
   await until(async () => {
     const { day } = (await fleet.admin(plane).call('GET', '/usage/visitors')).visitors;
@@ -92,7 +92,7 @@ test('Limits 4: visitors have so many tokens in a day: what one gateway used up,
   await setTotal({});
 });
 
-test('Limits 2: visitors have so many requests in flight, over both gateways', async () => {
+test('Limits 2: visitors have a concurrency limit over both gateways', async () => {
   const limit = 4;
   await setTotal({ concurrency: limit });
   const long = turn('say 2000 words', 2000);
@@ -122,7 +122,7 @@ test('Limits 2: visitors have so many requests in flight, over both gateways', a
   await setTotal({});
 });
 
-test('Limits 1: visitors have so many requests in a minute, over both gateways', async () => {
+test('Limits 1: visitors have a requests-per-minute limit over both gateways', async () => {
   const limit = 10;
   await setTotal({ requestsPerMinute: limit });
   const before = completed;
@@ -162,7 +162,7 @@ interface Row {
   readonly completionTokens: number;
 }
 
-test('headgate usage has the sum of visitors, which is that of the exported rows, and names none of them', async () => {
+test('headgate usage shows the visitors’ sum, which equals that of the exported rows, and names nobody', async () => {
   const usage = async (...args: string[]): Promise<string> => {
     const run = await fleet.cli(['usage', ...args], { HEADGATE_ADMIN: plane.ready.admin });
     expect(run.code, run.stderr).toBe(0);
@@ -195,7 +195,7 @@ test('headgate usage has the sum of visitors, which is that of the exported rows
   expect(names.filter((name) => `${table}${JSON.stringify(shown)}`.includes(name))).toEqual([]);
 });
 
-test('a network ends at thirty new visitors an hour, with the rest of the hour in Retry-After', async () => {
+test('a network may have thirty new visitors an hour, and Retry-After is then the rest of the hour', async () => {
   const hour = (): number => Math.floor(Date.now() / 3600_000);
   const network = '203.0.113.2';
   const ask = (body: object): Promise<Answered> => call(0, '/api/visitor', body, network);

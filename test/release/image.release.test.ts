@@ -77,7 +77,7 @@ describe.skipIf(!canRunImages)('the image', () => {
     });
   const gateway = (name: string) => serve<Gateway>('gateway', name, ['--name', name, '--port', '0']);
 
-  test('names its user by number, its volume, its version and an entry point without a shell', () => {
+  test('has a numeric user, its volume, its version and an entry point without a shell', () => {
     expect(image.config).toMatchObject({
       User: '1000:1000',
       Entrypoint: ['node', '/app/dist/cli/headgate.js'],
@@ -87,7 +87,7 @@ describe.skipIf(!canRunImages)('the image', () => {
     expect(statSync(join(image.root, 'data')).uid).toBe(1000);
   });
 
-  test('has the documents, the pages and what runs, but no tests, sources or packages for development', () => {
+  test('contains the program, pages and documents, but no tests, sources or development packages', () => {
     const app = join(image.root, 'app');
     const files = readdirSync(app, { recursive: true, encoding: 'utf8' });
     const own = files.filter((path) => !path.startsWith('node_modules'));
@@ -108,7 +108,7 @@ describe.skipIf(!canRunImages)('the image', () => {
     expect(files.filter((path) => path.endsWith('.node'))).toHaveLength(2);
   });
 
-  test('its file system is read-only for its user, except the volume', () => {
+  test('has a file system that its user can write to only on the volume', () => {
     const volume = image.volume(join(dir, 'read-only'));
     const write = (path: string) =>
       image.run(volume, ['node', '-e', `fs.writeFileSync('${path}', ''); console.log(process.getuid())`]);
@@ -122,7 +122,7 @@ describe.skipIf(!canRunImages)('the image', () => {
     expect(doctor, doctor.stderr).toMatchObject({ code: 0 });
   });
 
-  test('a fleet serves over Kafka; a gateway that drains loses no stream, and starts again on its volume', async () => {
+  test('serves a fleet over Kafka, and a draining gateway loses no stream and restarts on its volume', async () => {
     const engine = await serve<{ url: string }>('sim-node', 'engine', [
       ...['--port', '0', '--models', model, '--tokens-per-second', '20'],
     ]);

@@ -20,12 +20,12 @@ const promised = readPromised();
 const corpus = openCorpus();
 afterAll(() => corpus.close());
 
-test('the lines begin as each entry says, and the last entry covers them all', () => {
+test('the lines begin as every entry states, and the last entry covers all of them', () => {
   expect(brokenPromises(lines)).toEqual([]);
   expect(promised.at(-1), 'npm run golden -- add').toEqual(promiseOf(lines));
 });
 
-test('what 0.1.0 promised is what the first entry says', () => {
+test('the first entry states what 0.1.0 promised', () => {
   expect(promised[0]).toEqual({
     commits: 21,
     decisions: 189,
@@ -33,7 +33,7 @@ test('what 0.1.0 promised is what the first entry says', () => {
   });
 });
 
-test('each entry covers more than the one before', () => {
+test('each entry covers more than the previous one', () => {
   for (const [index, { commits, decisions }] of promised.slice(1).entries()) {
     const before = promised[index] as Promised;
     expect(commits).toBeGreaterThanOrEqual(before.commits);
@@ -41,20 +41,20 @@ test('each entry covers more than the one before', () => {
   }
 });
 
-describe('a change is seen:', () => {
+describe('a change is noticed:', () => {
   const first = lines.decisions[0] as string;
   test.each([
-    ['a line edited', [first.replace('cedar', 'acme'), ...lines.decisions.slice(1)]],
-    ['a line taken away', lines.decisions.slice(1)],
-    ['two lines exchanged', [lines.decisions[1] as string, first, ...lines.decisions.slice(2)]],
-    ['a line put between', [first, first, ...lines.decisions.slice(1)]],
+    ['an edited line', [first.replace('cedar', 'acme'), ...lines.decisions.slice(1)]],
+    ['a removed line', lines.decisions.slice(1)],
+    ['two swapped lines', [lines.decisions[1] as string, first, ...lines.decisions.slice(2)]],
+    ['an inserted line', [first, first, ...lines.decisions.slice(1)]],
   ])('%s', (_what, decisions) => {
     expect(brokenPromises({ ...lines, decisions }).length).toBe(promised.length);
   });
 });
 
 test.each(superseded)(
-  '"$name" holds no longer, and "$instead" says what holds for its facts',
+  '"$name" no longer holds, and "$instead" replaces it for the same facts',
   ({ name, instead, because }) => {
     const [old, now] = [name, instead].map((one) => recordedCases.find((each) => each.name === one));
     if (!old || !now) throw new Error('both must be recorded');
@@ -67,7 +67,7 @@ test.each(superseded)(
   },
 );
 
-test('few decisions were ever changed, each once', () => {
+test('few decisions have ever been changed, each once', () => {
   const names = superseded.map(({ name }) => name);
   expect(new Set(names).size).toBe(names.length);
   expect(superseded.length).toBeLessThan(recordedCases.length / 20);

@@ -25,7 +25,7 @@ const corpus = openCorpus();
 afterAll(() => corpus.close());
 
 test.each(goldenCases.map((each) => [each.name, each.clause, each] as const))(
-  'at its position, "%s" (%s) is decided as it always was',
+  'at its position, "%s" (%s) is decided as ever',
   (_name, _clause, each) => {
     const decision = replayDecision(corpus.at(each), factsOf(each), corpusHosts);
     expect(differences(each.decision, decision)).toEqual([]);
@@ -35,7 +35,7 @@ test.each(goldenCases.map((each) => [each.name, each.clause, each] as const))(
 // Leaves out visitors, who do not use a host, and cases with given token counts, because live serving counts prompts itself.
 const live = goldenCases.filter((each) => each.visitor === undefined && each.promptTokens === undefined);
 
-test('live serving decides as replay does, host and headers and all', async () => {
+test('live serving decides as replay does, including host and headers', async () => {
   for (const each of live) {
     const facts = factsOf(each);
     const served = await serveLive(corpus.at(each), facts);
@@ -44,7 +44,7 @@ test('live serving decides as replay does, host and headers and all', async () =
   expect(live.length).toBeGreaterThan(150);
 });
 
-test('one snapshot that follows the log decides as snapshots of each position do', () => {
+test('one snapshot that follows the log decides like separate snapshots at each position', () => {
   const snapshot = memorySnapshot();
   const lookup = createLookup(snapshot.db);
   for (const record of recordsOfCorpus()) {
@@ -62,7 +62,7 @@ test('one snapshot that follows the log decides as snapshots of each position do
   snapshot.db.close();
 });
 
-test('any facts at any position give a decision, and nothing else is thrown', () => {
+test('any facts at any position give a decision, and nothing is thrown', () => {
   const positions = [...new Set(goldenCases.map(({ atSeq }) => atSeq))];
   const text = fc.string({ unit: 'binary', maxLength: 40 });
   const some = <Value>(values: readonly (Value | undefined)[]) =>
@@ -93,7 +93,7 @@ test('any facts at any position give a decision, and nothing else is thrown', ()
   );
 });
 
-test('the golden log is folded whole: no event of it is malformed, unknown or passed over by chance', () => {
+test('the whole golden log is folded: no event is malformed, unknown or skipped by accident', () => {
   const records = recordsOfCorpus();
   const snapshot = memorySnapshot();
   expect(snapshot.apply(records).consumed).toBe(records.length);
@@ -101,7 +101,7 @@ test('the golden log is folded whole: no event of it is malformed, unknown or pa
   snapshot.db.close();
 });
 
-test('the same facts give other decisions at other positions', () => {
+test('the same facts give different decisions at different positions', () => {
   const facts = goldenCases.filter(({ decision }) => decision.kind !== 'listed');
   const ages = new Map<string, Set<string>>();
   const first = Math.min(...goldenCases.map(({ atSeq }) => atSeq));
@@ -115,7 +115,7 @@ test('the same facts give other decisions at other positions', () => {
   expect([...ages.values()].filter((seen) => seen.size > 1).length).toBeGreaterThan(50);
 });
 
-test('every refusal that is decided before forwarding stands in the corpus', () => {
+test('the corpus contains every refusal that is decided before forwarding', () => {
   const seen = new Set(
     goldenCases.flatMap(({ decision }) => (decision.kind === 'refused' ? [decision.type] : [])),
   );
@@ -139,7 +139,7 @@ test('the corpus covers both kinds of host, every capacity, and several position
 });
 
 test.each(['Unauthorized', 'TargetNotServingError'] as const)(
-  'Errors 6, Authentication 8: whatever caused it, %s has the same words',
+  'Errors 6, Authentication 8: %s has the same words whatever the cause',
   (type) => {
     const cases = goldenCases.filter(({ decision }) => decision.kind === 'refused' && decision.type === type);
     expect(cases.length).toBeGreaterThanOrEqual(10);
@@ -147,7 +147,7 @@ test.each(['Unauthorized', 'TargetNotServingError'] as const)(
   },
 );
 
-test('a decision that changed is seen, and how', () => {
+test('a changed decision is noticed, with its difference', () => {
   const golden = goldenCases.find(
     ({ name }) => name === 'the plan does not include the pooled model',
   ) as GoldenCase;

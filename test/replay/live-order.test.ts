@@ -29,15 +29,15 @@ test.each([
     'revoked',
     {},
   ],
-  ['a path that is none', 'an unknown path with a key', 'NotFoundError', {}],
-  ['a body of no shape', pooled, 'UnsupportedShapeError', { body: '{"model":"echo-small"}' }],
+  ['an unknown path', 'an unknown path with a key', 'NotFoundError', {}],
+  ['a malformed body', pooled, 'UnsupportedShapeError', { body: '{"model":"echo-small"}' }],
 ])('%s is refused as such, whether or not usage can be recorded', async (_what, name, reason, live) => {
   expect(await decided(name, live)).toBe(reason);
   expect(await decided(name, { ...live, outboxFull: true })).toBe(reason);
   expect(await decided(name, { ...live, knowsUsage: false })).toBe(reason);
 });
 
-test('a request to the pool waits for the usage of its caller, and is refused where that cannot be loaded', async () => {
+test('a pool request waits for its caller’s usage, and is refused if that cannot be loaded', async () => {
   expect(await decided(pooled, {})).toBe('placed');
   expect(await decided(pooled, { knowsUsage: false })).toBe('usage unknown');
   expect(await decided('the allowance is used up: the message says which tier is next', {})).toBe(
@@ -45,6 +45,6 @@ test('a request to the pool waits for the usage of its caller, and is refused wh
   );
 });
 
-test('a pinned request uses no allowance, so it does not wait for the usage of its caller', async () => {
+test('a pinned request uses no allowance, so that it does not wait for its caller’s usage', async () => {
   expect(await decided(pinned, { knowsUsage: false })).toBe('placed');
 });

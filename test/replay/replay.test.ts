@@ -14,7 +14,7 @@ test('there are golden logs', () => {
   expect(logs.length).toBeGreaterThanOrEqual(3);
 });
 
-test.each(logs)('the golden log %s gives its position and digests', (name) => {
+test.each(logs)('replaying the golden log %s gives its position and digests', (name) => {
   const expected = expectedOf(name);
   const records = readLog(name);
   const { snapshot, consumed, position } = folded(records);
@@ -25,6 +25,6 @@ test.each(logs)('the golden log %s gives its position and digests', (name) => {
   expect(verify(snapshot.db).differing).toEqual([]);
 });
 
-test('every event type stands in some golden log', () => {
+test('every event type occurs in some golden log', () => {
   expect(typesWithoutLog(), 'npm run golden -- add').toEqual([]);
 });

@@ -58,7 +58,7 @@ const facts = fc.record({
 }) as fc.Arbitrary<ReplayFacts & AdmissionFacts>;
 
 test(
-  'explain and serving decide the same of any facts',
+  'explain and serving decide any facts alike',
   () => {
     const seen = new Map<string, number>();
     fc.assert(
@@ -91,7 +91,7 @@ const elsewhere: readonly Cause[] = [
   ...(['network turns', 'visitor tokens', 'visitor requests', 'visitor concurrency'] as const),
 ];
 
-test('a recorded refusal is read as the cause that it was refused for, and the golden ones have all causes', () => {
+test('a recorded refusal is read as its cause, and the golden refusals cover all causes', () => {
   const seen = new Set<Cause>(elsewhere);
   for (const golden of goldenCases) {
     const trace = new Trace();
@@ -107,7 +107,7 @@ test('a recorded refusal is read as the cause that it was refused for, and the g
 
 const served = whole[goldenCases.findIndex(({ name }) => name === 'the shared host by name')];
 
-test('what the gateway could not know or record does not end the ladder', () => {
+test('a refusal for missing freshness or usage does not end the trace', () => {
   const trace = new Trace();
   const counters = { windowUsed: 1e9, inFlight: 1e9, poolTokens: 1e15, freeTurns: 1e9 };
   if (served === undefined) throw new Error('it must be recorded');
@@ -118,7 +118,7 @@ test('what the gateway could not know or record does not end the ladder', () => 
   ]);
 });
 
-test('without a plan the route is explained all the same', () => {
+test('even without a plan, the route is explained', () => {
   const golden = goldenCases.filter(
     ({ decision }) => 'reason' in decision && decision.reason === 'no entitlement',
   );
@@ -131,7 +131,7 @@ test('without a plan the route is explained all the same', () => {
   }
 });
 
-test('the first note of a step holds', () => {
+test('a step’s first note holds', () => {
   const trace = new Trace();
   const first = cannotTakeNow('fenced');
   trace.refuse(first);
@@ -140,7 +140,7 @@ test('the first note of a step holds', () => {
   expect(trace.steps).toMatchObject([{ step: 'fresh', result: 'refused', refusal: first }]);
 });
 
-test('a fault of the program is thrown, and is no refusal', () => {
+test('a program fault is thrown, and is not treated as a refusal', () => {
   const fault = new Error('a fault');
   const throwing = (): never => {
     throw fault;
@@ -157,7 +157,7 @@ test('a fault of the program is thrown, and is no refusal', () => {
   expect(() => new Trace().attempt('context', throwing, {}, [])).toThrow(fault);
 });
 
-test('the steps after a refusal are decided too, because it often has a second cause behind it', () => {
+test('the steps after a refusal are decided too, because there is often a second cause', () => {
   const golden = goldenCases.find(({ name }) => name === 'the plan does not include the pooled model');
   if (golden === undefined) throw new Error('it must be recorded');
   const trace = new Trace();

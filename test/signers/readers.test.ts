@@ -58,7 +58,7 @@ function inBulk(seed: number, { records }: SignerLog): Read {
   return { chain, signers: head.signers };
 }
 
-test(`one by one and in batches of any size the same records count, from seed ${baseSeed} on`, () => {
+test(`the same records count one by one and in batches of any size, from seed ${baseSeed} on`, () => {
   const kinds: Record<string, number> = {};
   const logs = runs({ fast: 15, full: 25 });
   for (let seed = baseSeed; seed < baseSeed + logs; seed++) {
@@ -79,7 +79,7 @@ function inBulkAtOnce({ records }: SignerLog): Read {
   return { chain: heads.map(({ hash }) => hash), signers: heads.at(-1)?.signers ?? [] };
 }
 
-test(`a snapshot that is closed and opened again between batches keeps the signers, from seed ${baseSeed} on`, () => {
+test(`a snapshot that is reopened between batches keeps the signers, from seed ${baseSeed} on`, () => {
   const dir = folderOfTest('signers');
   for (let seed = baseSeed; seed < baseSeed + runs({ fast: 2, full: 3 }); seed++) {
     const log = signerLog(seed, 60);
@@ -101,7 +101,7 @@ test(`a snapshot that is closed and opened again between batches keeps the signe
   }
 });
 
-test(`a replicator that follows, a list of commits that continues from a mark and a replay agree, from seed ${baseSeed} on`, async () => {
+test(`a replicator, a resumed list of commits and a replay agree, from seed ${baseSeed} on`, async () => {
   for (let seed = baseSeed; seed < baseSeed + runs({ fast: 3, full: 5 }); seed++) {
     const log = signerLog(seed, 80);
     const topic = new MemoryTopic();

@@ -11,7 +11,7 @@ import { BehaviourInvalid, parseBehaviour, RuleBook } from './behaviour.ts';
 const chat = { method: 'POST', path: '/v1/chat/completions', model: 'a', stream: true };
 const capture = '=== RESPONSE\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n\n=== END eof; 1 bytes\n';
 
-test('an empty document is a healthy node', () => {
+test('an empty document describes a healthy node', () => {
   expect(new RuleBook(parseBehaviour('{}')).pick(chat)).toBeUndefined();
 });
 
@@ -21,7 +21,7 @@ test.each([
   { match: { afterRequests: 4 }, fires: [false, false, false, false, true, true] },
   { match: { times: 2 }, fires: [true, true, false, false, false, false] },
   { match: { afterRequests: 1, everyNth: 2, times: 1 }, fires: [false, false, true, false, false, false] },
-])('a rule counts the requests it means: $match', ({ match, fires }) => {
+])('a rule counts its matching requests: $match', ({ match, fires }) => {
   const book = new RuleBook(parseBehaviour({ rules: [{ match, fault: { kind: 'stall' } }] }));
   expect(fires.map(() => book.pick(chat) !== undefined)).toEqual(fires);
 });
@@ -33,12 +33,12 @@ test.each([
   { match: {}, facts: { ...chat, method: 'GET', path: '/v1/models' }, fires: false },
   { match: { path: '/health' }, facts: { ...chat, method: 'GET', path: '/health' }, fires: true },
   { match: { path: '/v1/embeddings' }, facts: chat, fires: false },
-])('a rule with $match meets $facts.method $facts.path: $fires', ({ match, facts, fires }) => {
+])('whether a rule with $match matches $facts.method $facts.path: $fires', ({ match, facts, fires }) => {
   const book = new RuleBook(parseBehaviour({ rules: [{ match, fault: { kind: 'stall' } }] }));
   expect(book.pick(facts) !== undefined).toBe(fires);
 });
 
-test('the first rule that matches decides, and those behind it do not count the request', () => {
+test('the first matching rule decides, and later rules do not count the request', () => {
   const rules = [
     { match: { times: 1 }, fault: { kind: 'stall' } },
     { match: { times: 1 }, fault: { kind: 'refuse' } },
@@ -62,12 +62,12 @@ test.each([
   },
   { document: { rules: [{ fault: { kind: 'replay', file: '/etc/hostname' } }] }, says: 'takes `text`' },
   { document: { rules: [{ fault: { kind: 'replay', text: 'nothing' } }] }, says: 'no answer' },
-])('a wrong document is refused and says where: $says', ({ document, says }) => {
+])('an invalid document is refused with the place of the fault: $says', ({ document, says }) => {
   expect(() => parseBehaviour(document)).toThrow(BehaviourInvalid);
   expect(() => parseBehaviour(document)).toThrow(says);
 });
 
-test('a capture named by a file is read from the folder of the document', () => {
+test('a capture named by its file is read from the document’s folder', () => {
   const folder = folderOfTest('sim-behaviour');
   writeFileSync(join(folder, 'a.txt'), capture);
   const behaviour = parseBehaviour({ rules: [{ fault: { kind: 'replay', file: 'a.txt' } }] }, folder);

@@ -84,7 +84,7 @@ test('a healthy stream ends with its terminator and a clean end', async () => {
 });
 
 test.each([true, false])(
-  'refuse: the connection is reset and no byte is answered (stream %s)',
+  'refuse: the connection is reset and nothing is answered (stream %s)',
   async (stream) => {
     const node = await spoilt({ kind: 'refuse' });
     expect(await ended(ask(node, stream))).toMatchObject({ text: '', end: 'reset' });
@@ -94,7 +94,7 @@ test.each([true, false])(
   },
 );
 
-test('stall: no byte is answered, the connection stays, and its end by the client is counted', async () => {
+test('stall: nothing is answered, the connection stays, and the client’s disconnection is counted', async () => {
   const node = await spoilt({ kind: 'stall' });
   const seen = ask(node, true);
   await vi.waitFor(() => expect(node.stats().inFlight).toBe(1));
@@ -104,14 +104,14 @@ test('stall: no byte is answered, the connection stays, and its end by the clien
   await vi.waitFor(() => expect(node.stats()).toMatchObject({ inFlight: 0, abortedByClient: 1 }));
 });
 
-test('stall-after: so many events, then silence with the socket open', async () => {
+test('stall-after: a number of events, then silence with an open socket', async () => {
   const node = await spoilt({ kind: 'stall-after', afterEvents: 3 });
   const seen = ask(node, true);
   await held(node, seen, ' hello');
   expect(frames(seen)).toHaveLength(3);
 });
 
-test('stall-after 0: the status line comes, no event does', async () => {
+test('stall-after 0: a status line but no events', async () => {
   const node = await spoilt({ kind: 'stall-after', afterEvents: 0 });
   const seen = ask(node, true);
   await held(node, seen, '200 OK');
@@ -125,7 +125,7 @@ test('stall-after with comments: comments continue, events do not', async () => 
   expect(frames(seen)).toHaveLength(2);
 });
 
-test('stall-after of a whole body: half of it comes', async () => {
+test('stall-after on a whole body: half of it', async () => {
   const node = await spoilt({ kind: 'stall-after', afterEvents: 1 });
   const seen = ask(node, false);
   await held(node, seen, 'chat.completion');
@@ -133,7 +133,7 @@ test('stall-after of a whole body: half of it comes', async () => {
   expect(body.length).toBe(Math.floor(Number(/content-length: (\d+)/.exec(head)?.[1]) / 2));
 });
 
-test.each([500, 503, 429, 400])('status %i: in the error shape of the dialect', async (status) => {
+test.each([500, 503, 429, 400])('status %i: an error in the dialect’s form', async (status) => {
   const node = await spoilt(
     { kind: 'status', status, headers: { 'retry-after': '7' } },
     { dialect: 'sglang' },
@@ -144,7 +144,7 @@ test.each([500, 503, 429, 400])('status %i: in the error shape of the dialect', 
   );
 });
 
-test('status with a body: that body', async () => {
+test('status with a body: exactly that body', async () => {
   const node = await spoilt({ kind: 'status', status: 401, body: { error: 'Unauthorized' } });
   expect((await ended(ask(node, true))).text).toMatch(/ 401 [\s\S]*\{"error":"Unauthorized"\}$/);
 });
@@ -162,12 +162,12 @@ test.each([
   expect(node.stats()).toMatchObject({ terminated: 0, completed: 0, faults: 1 });
 });
 
-test('error-frame of a whole body: a 500', async () => {
+test('error-frame on a whole body: a 500', async () => {
   const node = await spoilt({ kind: 'error-frame-no-done' });
   expect((await ended(ask(node, false))).text).toMatch(/^HTTP\/1.1 500 /);
 });
 
-test('finish-abort: a finish reason that is none, then the terminator', async () => {
+test('finish-abort: an unknown finish reason, then the terminator', async () => {
   const node = await spoilt({ kind: 'finish-abort' });
   const seen = frames(await ended(ask(node, true)));
   expect(choicesOf(seen.at(-2) ?? '')[0].finish_reason).toBe('abort');
@@ -178,7 +178,7 @@ test.each([
   { reset: false, end: 'fin' },
   { reset: true, end: 'reset' },
 ] as const)(
-  'cut: the stream breaks off without the end of the body (reset: $reset)',
+  'cut: the stream breaks off before the end of the body (reset: $reset)',
   async ({ reset, end }) => {
     const node = await spoilt({ kind: 'cut', afterEvents: 2, reset });
     const seen = await ended(ask(node, true));
@@ -189,7 +189,7 @@ test.each([
   },
 );
 
-test('cut of a whole body: fetch fails', async () => {
+test('cut on a whole body: fetch fails', async () => {
   const node = await spoilt({ kind: 'cut', afterEvents: 0 });
   const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'x' }] });
   const init = { method: 'POST', body, headers: { 'content-type': 'application/json' } };
@@ -204,7 +204,7 @@ test('clean-end-without-done: every event, no terminator, a clean end', async ()
   expect(seen.text.endsWith(chunkedEnd)).toBe(true);
 });
 
-test('empty-chunk-end: an empty chunk of no model, then a clean end', async () => {
+test('empty-chunk-end: an empty chunk without a model, then a clean end', async () => {
   const node = await spoilt({ kind: 'empty-chunk-end' });
   const seen = await ended(ask(node, true));
   const last = JSON.parse(frames(seen).at(-1) ?? '');
@@ -213,7 +213,7 @@ test('empty-chunk-end: an empty chunk of no model, then a clean end', async () =
 });
 
 test.each([{ prompt_tokens: -1 }, 'many', null, { prompt_tokens: '5', completion_tokens: 1e99 }])(
-  'wrong-usage: %j is reported as it is',
+  'wrong-usage: %j is reported unchanged',
   async (usage) => {
     const node = await spoilt({ kind: 'wrong-usage', usage });
     const seen = frames(await ended(ask(node, true, { stream_options: { include_usage: true } })));
@@ -223,20 +223,20 @@ test.each([{ prompt_tokens: -1 }, 'many', null, { prompt_tokens: '5', completion
   },
 );
 
-test('wrong-usage without a value: the usage is missing', async () => {
+test('wrong-usage without a value: no usage', async () => {
   const node = await spoilt({ kind: 'wrong-usage' });
   const seen = await ended(ask(node, true, { stream_options: { include_usage: true } }));
   expect(seen.text).not.toContain('usage');
   expect((await ended(ask(node, false))).text).not.toContain('usage');
 });
 
-test('slow-loris head: the head comes byte by byte', async () => {
+test('slow-loris head: the head arrives byte by byte', async () => {
   const node = await spoilt({ kind: 'slow-loris', part: 'head', everyMs: 50 });
   const seen = ask(node, true);
   await vi.waitFor(() => expect(seen.text).toBe('HTT'), { timeout: 5000, interval: 2 });
 });
 
-test('slow-loris body: head at once, body byte by byte, all of it in the end', async () => {
+test('slow-loris body: the head at once, and the whole body byte by byte', async () => {
   const node = await spoilt({ kind: 'slow-loris', part: 'body', everyMs: 1 });
   const seen = ask(node, false, { max_tokens: 1 });
   await vi.waitFor(() => expect(seen.text).toContain('\r\n\r\n'), { timeout: 5000, interval: 2 });
@@ -245,7 +245,7 @@ test('slow-loris body: head at once, body byte by byte, all of it in the end', a
   expect(JSON.parse(seen.text.split('\r\n\r\n')[1] ?? '').choices[0].message.content).toBe('echo:');
 });
 
-test('garbage: not JSON', async () => {
+test('garbage: something other than JSON', async () => {
   const node = await spoilt({ kind: 'garbage', afterEvents: 1 });
   const seen = frames(await ended(ask(node, true)));
   expect(() => JSON.parse(seen[1] ?? '')).toThrow(SyntaxError);
@@ -253,7 +253,7 @@ test('garbage: not JSON', async () => {
   expect(() => JSON.parse(body)).toThrow(SyntaxError);
 });
 
-test('huge-event: one valid event of so many bytes, then the rest', async () => {
+test('huge-event: one valid event of the given size, then the rest', async () => {
   const node = await spoilt({ kind: 'huge-event', bytes: 300_000 });
   const seen = await ended(ask(node, true));
   const body = seen.text.slice(seen.text.indexOf('\r\n\r\n') + 4).replaceAll(/(?:^|\r\n)[0-9a-f]+\r\n/g, '');
@@ -265,7 +265,7 @@ test('huge-event: one valid event of so many bytes, then the rest', async () => 
   expect(JSON.parse(whole)).toHaveProperty('choices');
 });
 
-test('endless-headers: lines without end, until the client goes', async () => {
+test('endless-headers: header lines until the client disconnects', async () => {
   const node = await spoilt({ kind: 'endless-headers', everyMs: 1 });
   const seen = ask(node, true);
   await vi.waitFor(() => expect(seen.text.length).toBeGreaterThan(20_000), { timeout: 5000, interval: 2 });
@@ -274,19 +274,19 @@ test('endless-headers: lines without end, until the client goes', async () => {
   await vi.waitFor(() => expect(node.stats()).toMatchObject({ inFlight: 0, abortedByClient: 1 }));
 });
 
-test('redirect: another place is named', async () => {
+test('redirect: another address', async () => {
   const node = await spoilt({ kind: 'redirect', location: 'http://192.0.2.1/' });
   expect((await ended(ask(node, true))).text).toMatch(
     /^HTTP\/1.1 302 [\s\S]*location: http:\/\/192.0.2.1\/\r\n/,
   );
 });
 
-test('extra-after-done: bytes behind the terminator', async () => {
+test('extra-after-done: bytes after the terminator', async () => {
   const node = await spoilt({ kind: 'extra-after-done' });
   expect(frames(await ended(ask(node, true))).slice(-2)[0]).toBe('[DONE]');
 });
 
-test('duplicate-finish: every choice ends twice', async () => {
+test('duplicate-finish: every choice finishes twice', async () => {
   const node = await spoilt({ kind: 'duplicate-finish' });
   const seen = frames(await ended(ask(node, true, { n: 2 })));
   const finished = seen
@@ -296,14 +296,14 @@ test('duplicate-finish: every choice ends twice', async () => {
   expect(finished.map((choice) => choice.index)).toEqual([0, 0, 1, 1]);
 });
 
-test('content-type: the body is right, its name is wrong', async () => {
+test('content-type: the right body under a wrong type', async () => {
   const node = await spoilt({ kind: 'content-type', contentType: 'text/html' });
   const seen = await ended(ask(node, true));
   expect(seen.text).toContain('content-type: text/html\r\n');
   expect(frames(seen).at(-1)).toBe('[DONE]');
 });
 
-test('latency: the first event waits', async () => {
+test('latency: a delay before the first event', async () => {
   const node = await spoilt({ kind: 'latency', firstTokenMs: 60 });
   const began = performance.now();
   const seen = ask(node, true);
@@ -314,7 +314,7 @@ test('latency: the first event waits', async () => {
 test.each([
   { how: 'eof', end: 'fin' },
   { how: 'client timeout 40s', end: undefined },
-])('replay: the recorded bytes, and then the recorded end ($how)', async ({ how, end }) => {
+])('replay: the recorded bytes, then the recorded end ($how)', async ({ how, end }) => {
   const answer = 'HTTP/1.1 299 Recorded\r\nx-odd:  two\r\n\r\ndata: {"t":"\u00e2\u0082\u00ac"}\n\n';
   const node = await spoilt({ kind: 'replay', text: `=== RESPONSE\n${answer}\n=== END ${how}; 1 bytes\n` });
   const seen = ask(node, true);
@@ -323,7 +323,7 @@ test.each([
   expect(seen).toMatchObject({ text: answer, end });
 });
 
-test('a fault of another path leaves completions alone, and spoils health', async () => {
+test('a fault on another path affects health but not completions', async () => {
   const rules = [{ match: { path: '/health' }, fault: { kind: 'status', status: 503 } satisfies Fault }];
   const node = await spoilt({ kind: 'stall' });
   node.setBehaviour(parseBehaviour({ rules }));

@@ -32,7 +32,7 @@ function ask(url: string, body: object | string): Promise<string> {
 
 const chat = { model: 'm', messages: [{ role: 'user', content: 'hello' }] };
 
-test.each(['reset', 'refused'])('over TLS, connections that are %s end with the behaviour', async (mode) => {
+test.each(['reset', 'refused'])('over TLS, connections stay %s while told to', async (mode) => {
   const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
   node = await startFaultyNode({ models: ['m'], tokensPerSecond: 0, certificate });
   const url = `${node.url}/v1/chat/completions`;
@@ -44,7 +44,7 @@ test.each(['reset', 'refused'])('over TLS, connections that are %s end with the 
 });
 
 test.each([true, false])(
-  'over TLS, an answer is reset before its head and within it (stream: %s)',
+  'over TLS, an answer can be reset before its head and in its middle (stream: %s)',
   async (stream) => {
     const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
     node = await startFaultyNode({ models: ['m'], tokensPerSecond: 0, certificate });
@@ -59,7 +59,7 @@ test.each([true, false])(
   },
 );
 
-test('a schema that cannot be walked through costs its request, not the node', async () => {
+test('a schema too deep to walk costs only its request, not the node', async () => {
   const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
   node = await startFaultyNode({ models: ['m'], tokensPerSecond: 0, certificate });
   const url = `${node.url}/v1/chat/completions`;

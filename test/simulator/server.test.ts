@@ -46,7 +46,7 @@ const weather = {
 const time = { type: 'function', function: { name: 'time' } };
 const city = '{"city":"text"}';
 
-test('the same request gets the same words and the same usage, streamed or not', async () => {
+test('the same request gets the same words and usage, streamed or not', async () => {
   const node = await start();
   const more = { max_tokens: 5 };
   const first = await chat(node, more);
@@ -62,7 +62,7 @@ test('the same request gets the same words and the same usage, streamed or not',
   expect(frames.at(-1)).toMatchObject({ choices: [], usage: first.usage });
 });
 
-test('an answer has 16 words, as many as the behaviour says, or as many as the message asks for', async () => {
+test('an answer has 16 words, or the number in the behaviour or in the message', async () => {
   const node = await start();
   const words = async (text?: string) => (await chat(node, {}, text)).usage.completion_tokens;
   expect(await words()).toBe(16);
@@ -71,7 +71,7 @@ test('an answer has 16 words, as many as the behaviour says, or as many as the m
   expect(await words()).toBe(3);
 });
 
-test('without include_usage no frame reports the usage; continuous usage reports it on each', async () => {
+test('without include_usage no frame reports usage, and continuous usage reports it in each', async () => {
   const node = await start();
   expect((await stream(node)).filter((frame) => 'usage' in frame)).toEqual([]);
   const options = { include_usage: true, continuous_usage_stats: true };
@@ -79,7 +79,7 @@ test('without include_usage no frame reports the usage; continuous usage reports
   expect(frames.map((frame) => frame.usage.completion_tokens)).toEqual([0, 1, 2, 2, 2]);
 });
 
-test('a stop sequence ends the answer before it', async () => {
+test('a stop sequence ends the answer before itself', async () => {
   const choice = (await chat(await start(), { stop: ['xx', 'there'] })).choices[0];
   expect(choice).toMatchObject({
     message: { content: 'echo: hello ' },
@@ -90,13 +90,13 @@ test('a stop sequence ends the answer before it', async () => {
 
 test.each([
   [
-    'required, and named in words',
+    'required, and named in the message',
     { tools: [weather, time], tool_choice: 'required' },
     ['weather', 'time'],
     'tool_calls',
   ],
   [
-    'required, and named nowhere',
+    'required, and not named',
     { tools: [{ type: 'function', function: { name: 'other' } }], tool_choice: 'required' },
     ['other'],
     'tool_calls',
@@ -107,10 +107,10 @@ test.each([
     ['time'],
     'stop',
   ],
-  ['asked for in words', { tools: [weather, time] }, ['weather', 'time'], 'tool_calls'],
+  ['requested in the message', { tools: [weather, time] }, ['weather', 'time'], 'tool_calls'],
   ['not in parallel', { tools: [weather, time], parallel_tool_calls: false }, ['weather'], 'tool_calls'],
   ['none', { tools: [weather], tool_choice: 'none' }, [], 'stop'],
-])('tools are called as the request says: %s', async (_name, more, calls, reason) => {
+])('tools are called as the request demands: %s', async (_name, more, calls, reason) => {
   const node = await start();
   const text = 'please call weather, then call time.';
   const choice = (await chat(node, more, text)).choices[0];
@@ -128,7 +128,7 @@ test.each([
   }
 });
 
-test('each line with calls is a turn of its own, and an input that the user gives is the one of the call', async () => {
+test('each line of calls is a separate turn, and a call gets the input that the user wrote', async () => {
   const node = await start();
   const said = 'call weather with {"city":"{Oslo}"} and call weather with {"city":"Rome"}\nthen call time';
   const turns: [name: string, input: string][][] = [];
@@ -153,7 +153,7 @@ test('each line with calls is a turn of its own, and an input that the user give
 });
 
 test.each(['call weather with {"city":', 'call weather with {city}', 'call weather with [1]'])(
-  'an input that is no object is the least that the tool allows: %s',
+  'an input that is not an object is replaced by the smallest valid one: %s',
   async (text) => {
     const { message } = (await chat(await start(), { tools: [weather] }, text)).choices[0];
     expect(message.tool_calls[0].function.arguments).toBe(city);
@@ -173,7 +173,7 @@ test('a structured answer satisfies its schema', async () => {
 test.each([
   { dialect: 'vllm', field: 'reasoning' },
   { dialect: 'sglang', field: 'reasoning_content' },
-] as const)('thought is returned in the field of $dialect and counted', async ({ dialect, field }) => {
+] as const)('thinking is returned in $dialect’s field and counted', async ({ dialect, field }) => {
   const node = await start({ dialect });
   const answer = await chat(node, { reasoning_effort: 'low' });
   expect(answer.choices[0].message[field]).toMatch(/^thinking about it/);
@@ -184,7 +184,7 @@ test.each([
   expect((await chat(node, { reasoning_effort: 'none' })).usage.completion_tokens).toBe(16);
 });
 
-test('several choices are counted together and come side by side', async () => {
+test('several choices are counted together and sent side by side', async () => {
   const node = await start();
   expect((await chat(node, { n: 3, max_tokens: 2 })).usage.completion_tokens).toBe(6);
   const indices = (await stream(node, { n: 2, max_tokens: 2 })).map((frame) => frame.choices[0].index);
@@ -198,7 +198,7 @@ test('log probabilities are returned for every token', async () => {
   expect(content[1]).toMatchObject({ token: ' hello', top_logprobs: [{ token: ' hello' }, {}] });
 });
 
-test('embeddings are unit vectors, the same for the same text, as floats or as base64', async () => {
+test('embeddings are unit vectors, equal for equal texts, as floats or base64', async () => {
   const node = await start();
   const ask = async (more: object) =>
     JSON.parse((await post(node, '/v1/embeddings', { model: 'm', input: ['a', 'b', 'a'], ...more })).text);
@@ -227,7 +227,7 @@ test.each([
   ['sglang', [2 / 3, 1 / 3, 0, 0]],
   ['llamacpp', [10 / 3, -10 / 3, -10, -10]],
 ] as const)(
-  '%s scores documents by the words of the query that they have, the best first',
+  '%s scores documents by the query words that they contain, best first',
   async (dialect, scores) => {
     const node = await start({ dialect, reranks: true });
     const answer = JSON.parse((await post(node, '/v1/rerank', reranking)).text);
@@ -241,7 +241,7 @@ test.each([
   },
 );
 
-test('an engine that reranks has the routes of its kind, as far as it distinguishes them', async () => {
+test('a reranking engine has the routes of its kind, as far as it distinguishes them', async () => {
   const statuses = async (node: FaultyNode) => {
     const paths = ['/v1/rerank', '/v1/embeddings', '/v1/chat/completions'];
     const asked = { ...reranking, input: 'a', messages: [{ role: 'user', content: 'a' }] };
@@ -272,7 +272,7 @@ test.each<
     400,
     { message: /maximum context length is 100 tokens/ },
   ],
-  ['no answer wanted', { max_tokens: 0 }, 400, { param: null }],
+  ['no answer requested', { max_tokens: 0 }, 400, { param: null }],
   ['empty tools', { tools: [] }, 400, { param: 'tools' }],
   ['choice without tools', { tool_choice: 'auto' }, 400, { param: 'tool_choice' }],
   ['stream options without a stream', { stream_options: {} }, 400, {}],
@@ -288,7 +288,7 @@ test.each<
   expect(returned).toMatchObject(rest);
 });
 
-test('a body that is no JSON object, or has another content type, is refused', async () => {
+test('a body that is not a JSON object, or has another content type, is refused', async () => {
   const node = await start();
   expect((await post(node, '/v1/chat/completions', '{"model":')).status).toBe(400);
   expect((await post(node, '/v1/chat/completions', '[1]')).status).toBe(400);
@@ -301,7 +301,7 @@ test.each([
   { dialect: 'sglang', status: 200, model: 'x', text: 'matched_stop' },
   { dialect: 'llamacpp', status: 200, model: 'm', text: 'timings' },
   { dialect: 'ollama', status: 404, model: undefined, text: '"type":"api_error"' },
-] as const)('an unknown model is answered as $dialect does', async ({ dialect, status, model, text }) => {
+] as const)('an unknown model is answered as by $dialect', async ({ dialect, status, model, text }) => {
   const node = await start({ dialect });
   const body = { model: 'x', messages: [{ role: 'user', content: 'hi' }] };
   const answer = await post(node, '/v1/chat/completions', body);
@@ -319,7 +319,7 @@ test.each([
     status: 400,
   },
   { dialect: 'ollama', text: '"prompt_tokens":10', status: 200 },
-] as const)('a prompt beyond the window is answered as $dialect does', async ({ dialect, text, status }) => {
+] as const)('a prompt beyond the window is answered as by $dialect', async ({ dialect, text, status }) => {
   const node = await start({ dialect, contextTokens: 10 });
   const body = { model: 'm', messages: [{ role: 'user', content: 'a'.repeat(36) }] };
   const answer = await post(node, '/v1/chat/completions', body);
@@ -361,15 +361,12 @@ test.each([
     body: { messages: [{ content: 'abcde' }] },
     counted: { input_tokens: 5 },
   },
-] as const)(
-  '$dialect counts tokens at $path by the rule of its usage',
-  async ({ dialect, path, body, counted }) => {
-    const node = await start({ dialect });
-    expect(JSON.parse((await post(node, path, body)).text)).toMatchObject(counted);
-  },
-);
+] as const)('$dialect counts tokens at $path as in its usage', async ({ dialect, path, body, counted }) => {
+  const node = await start({ dialect });
+  expect(JSON.parse((await post(node, path, body)).text)).toMatchObject(counted);
+});
 
-test('a stream keeps its pace, and ends when its time has come', async () => {
+test('a stream keeps its pace and ends on time', async () => {
   const node = await start({ tokensPerSecond: 200 });
   const began = performance.now();
   await stream(node, { max_tokens: 10 });
@@ -378,7 +375,7 @@ test('a stream keeps its pace, and ends when its time has come', async () => {
   expect(tookMs).toBeGreaterThan(55);
 });
 
-test('a client that goes in mid-stream is counted, and nothing more is done for it', async () => {
+test('a client that leaves in mid-stream is counted, and its answer stops', async () => {
   const node = await start({ tokensPerSecond: 50 });
   const gone = new AbortController();
   const body = JSON.stringify({
@@ -414,7 +411,7 @@ async function deaf(node: FaultyNode, body: object): Promise<Socket> {
   return socket;
 }
 
-test('a client that does not read stops the node from writing, until it reads', async () => {
+test('a client that does not read stops the node from writing until it reads', async () => {
   const rules = [{ fault: { kind: 'huge-event', bytes: 100_000_000 } }];
   const node = await start({ behaviour: parseBehaviour({ rules }) });
   const body = { model: 'm', stream: true, messages: [{ role: 'user', content: 'hi' }] };
@@ -431,7 +428,7 @@ test('a client that does not read stops the node from writing, until it reads', 
   socket.destroy();
 });
 
-test('a stream is completed with its terminator, though its client leaves with it', async () => {
+test('a stream completes with its terminator, even if its client leaves at that moment', async () => {
   const node = await start({ tokensPerSecond: 10 });
   const content = { model: 'm', stream: true, max_tokens: 1, messages: [{ role: 'user', content: 'hello' }] };
   const body = JSON.stringify(content);
@@ -447,7 +444,7 @@ test('a stream is completed with its terminator, though its client leaves with i
   await vi.waitFor(() => expect(node.stats()).toMatchObject({ inFlight: 0, completed: 1, terminated: 1 }));
 });
 
-test('an answer that never left for a client that went is not completed', async () => {
+test('an answer that never reached its disconnected client is not completed', async () => {
   const node = await start({ contextTokens: 10_000_000 });
   const content = `say 300000 words ${'a'.repeat(200)}`;
   const socket = await deaf(node, { model: 'm', messages: [{ role: 'user', content }] });
@@ -459,7 +456,7 @@ test('an answer that never left for a client that went is not completed', async 
   expect(node.stats().completionTokens).toBe(0);
 });
 
-test('stats report what was completed, and its tokens', async () => {
+test('stats report completed answers and their tokens', async () => {
   const node = await start({ recordBodies: true });
   await chat(node, { max_tokens: 2 });
   await stream(node, { max_tokens: 3 });
@@ -478,7 +475,7 @@ test('stats report what was completed, and its tokens', async () => {
   expect(reported).toEqual(node.stats());
 });
 
-test('bodies are kept only on demand, and only the newest hundred', async () => {
+test('bodies are kept only on request, and only the newest hundred', async () => {
   const quiet = await start();
   await chat(quiet);
   expect(quiet.stats().bodies).toEqual([]);
@@ -488,7 +485,7 @@ test('bodies are kept only on demand, and only the newest hundred', async () => 
   expect(node.stats().bodies[0]).toMatchObject({ seed: 3 });
 });
 
-test('beyond its slots requests wait in order, and one that goes frees its place', async () => {
+test('requests beyond the slots wait in order, and one that leaves frees its place', async () => {
   const rules = [{ match: { times: 1 }, fault: { kind: 'stall' } }];
   const node = await start({ concurrency: 1, behaviour: parseBehaviour({ rules }) });
   const first = new AbortController();
@@ -510,7 +507,7 @@ test('beyond its slots requests wait in order, and one that goes frees its place
   expect((await third).status).toBe(200);
 });
 
-test('the behaviour can be replaced over HTTP, and a wrong document changes nothing', async () => {
+test('the behaviour can be replaced over HTTP, and an invalid document changes nothing', async () => {
   const node = await start();
   const send = (method: string, path: string, body: unknown) =>
     fetch(`${node.url}${path}`, { method, body: JSON.stringify(body) });
@@ -527,7 +524,7 @@ test('the behaviour can be replaced over HTTP, and a wrong document changes noth
   expect(node.stats().requests).toBe(2);
 });
 
-test('refused: nobody listens, until the time is over', async () => {
+test('refused: nothing listens until the time is over', async () => {
   const node = await start();
   const connections = { mode: 'refused', forMs: 150 };
   const put = await fetch(`${node.url}/sim/behaviour`, {
@@ -548,7 +545,7 @@ test('reset: every connection is reset at once, until the behaviour is replaced'
   expect((await fetch(`${node.url}/health`)).status).toBe(200);
 });
 
-test('a closed node has given its port back and left no timer', async () => {
+test('a closed node releases its port and leaves no timer', async () => {
   const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
   const before = timers();
   const rules = [{ fault: { kind: 'latency', firstTokenMs: 500_000 } }];
@@ -574,7 +571,7 @@ test('a node closed while it refuses connections does not come back', async () =
   expect(other.port).toBe(node.port);
 });
 
-test('a port that is taken is an error of the start', async () => {
+test('a port that is in use is an error at the start', async () => {
   const node = await start();
   await expect(startFaultyNode({ models: [], port: node.port })).rejects.toThrow('another process uses');
 });

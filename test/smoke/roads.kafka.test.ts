@@ -1,5 +1,5 @@
 import { inject, test } from 'vitest';
 import { bothRoads } from './roads.ts';
 
-test('on Kafka a request is answered and an event takes effect, also after kill -9 and garbage', () =>
+test('on Kafka a request is answered and an event takes effect, even after kill -9 and garbage', () =>
   bothRoads(inject('kafka').url));

@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-test('Events: 2 000 requests with clients that leave and nodes that fail leak no slot and are billed as delivered', async () => {
+test('Events: 2 000 requests with leaving clients and failing nodes leak no slot and are billed as delivered', async () => {
   const figures = await mixedLoad(fleet, { requests: 2000, seed });
   log(figures);
   const { settled, outcomes, admitted, descriptors } = figures;
@@ -32,7 +32,7 @@ test('Events: 2 000 requests with clients that leave and nodes that fail leak no
   expect(descriptors[1] - descriptors[0]).toBeLessThan(2 * clientCount);
 });
 
-test('Events: a gateway killed twice under load bills no more than was finished, and forgets only the last moments', async () => {
+test('Events: a gateway killed twice under load bills only finished requests, and loses only the last moments', async () => {
   const figures = await kills(fleet, { kills: 2, seed });
   log(figures);
   const { settled, missingOwnAgesMs, totals } = figures;
@@ -50,7 +50,7 @@ test('Events: a gateway killed twice under load bills no more than was finished,
     expect(figures.counted[id], `limits show of ${id}`).toBe(totalTokens);
 });
 
-test('a gateway that gets SIGTERM loses readiness at once, serves on meanwhile, and cuts no stream within the drain time', async () => {
+test('a gateway that receives SIGTERM is unready at once, keeps serving, and cuts no stream during the drain', async () => {
   const figures = await drain(fleet, 'short');
   log(figures);
   expect(figures).toMatchObject({ cut: 0, completed: figures.streams, billed: figures.streams, exitCode: 0 });
@@ -58,7 +58,7 @@ test('a gateway that gets SIGTERM loses readiness at once, serves on meanwhile, 
   expect(figures.servedWhileUnready).toBe(true);
 });
 
-test('Events: streams longer than the drain time are cut without a terminator, and are not billed', async () => {
+test('Events: streams longer than the drain time are cut without a terminator and are not billed', async () => {
   const figures = await drain(fleet, 'long');
   log(figures);
   expect(figures).toMatchObject({ cut: figures.streams, completed: 0, billed: 0, exitCode: 0 });
@@ -66,7 +66,7 @@ test('Events: streams longer than the drain time are cut without a terminator, a
   expect(figures.endedMs).toBeGreaterThan(1900);
 });
 
-test('a second signal ends a gateway at once, its streams with it', async () => {
+test('a second signal ends a gateway at once, including its streams', async () => {
   const figures = await drain(fleet, 'twice');
   log(figures);
   expect(figures).toMatchObject({ cut: figures.streams, completed: 0, billed: 0, exitCode: 130 });

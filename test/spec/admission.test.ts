@@ -88,7 +88,7 @@ async function heldAt(key: string, node: FaultyNode = fleet.nodes['pool-1']): Pr
 const elsewhere = ['127.0.0.1', stackHost('heron'), stackHost('missing')];
 
 test.each([0, 1, 3, 4])(
-  'Errors 5, Errors 6, Errors 10: with %s requests in flight, a private model of others is refused as one that never was',
+  'Errors 5, Errors 6, Errors 10: with %s requests in flight, others’ private models look like missing ones',
   async (inFlight) => {
     const key = await keyOn('Slim');
     const held: Held[] = [];
@@ -103,7 +103,7 @@ test.each([0, 1, 3, 4])(
   },
 );
 
-test('Errors 10, Limits 2: on the stack that serves it, a heavy private model weighs what it weighs', async () => {
+test('Errors 10, Limits 2: a heavy private model has its full weight on the stack that serves it', async () => {
   const key = await keyOf('birch');
   const held = await heldAt(key);
   const answer = await ask(key, secret, stackHost('heron'));
@@ -113,7 +113,7 @@ test('Errors 10, Limits 2: on the stack that serves it, a heavy private model we
   );
 });
 
-test('Errors 3, Routing algorithm 1: a model of an own node that is drained is 503, of no interest to others', async () => {
+test('Errors 3, Routing algorithm 1: a drained own node’s model is 503, and others cannot tell', async () => {
   const [acme, other] = [await keyOf('acme'), await keyOn('Platinum')];
   expect((await ask(acme, 'echo-private')).status).toBe(200);
   await fleet.admin.call('POST', '/nodes/acme-1/drain?force=true');
@@ -128,7 +128,7 @@ test('Errors 3, Routing algorithm 1: a model of an own node that is drained is 5
   expect((await ask(acme, 'echo-private')).status).toBe(200);
 });
 
-test('Errors 3, Routing algorithm 1: a model of an own node that is down is 503, and what the pool has comes from there', async () => {
+test('Errors 3, Routing algorithm 1: a model of an own node that is down is 503, and the pool’s models are served', async () => {
   const acme = await keyOf('acme');
   fleet.nodes['acme-1'].setBehaviour(parseBehaviour({ connections: { mode: 'refused' } }));
   await fleet.seen('acme-1', false);
@@ -144,7 +144,7 @@ const undecided = { messages: [{ role: 'user', content: 'b'.repeat(300) }] };
 /** A prompt that is also one word, but has too many tokens by the node's count. */
 const tooLong = { messages: [{ role: 'user', content: 'b'.repeat(600) }] };
 
-test('Errors 8, Errors 9, Limits 3: at the limit of a minute no node is asked, not even for a count', async () => {
+test('Errors 8, Errors 9, Limits 3: at the limit per minute no node is asked, not even for a count', async () => {
   const key = await keyOn('Narrow');
   for (let i = 0; i < 3; i++) expect((await ask(key, 'echo-small')).status).toBe(200);
   const asked = await askedDuring(fleet, async () => {
@@ -154,7 +154,7 @@ test('Errors 8, Errors 9, Limits 3: at the limit of a minute no node is asked, n
   expect(asked).toEqual({});
 });
 
-test('Errors 8, Errors 10, Limits 3: at the limit of concurrency no node is asked, not even for a count', async () => {
+test('Errors 8, Errors 10, Limits 3: at the concurrency limit no node is asked, not even for a count', async () => {
   const key = await keyOn('Pro');
   const held = [];
   for (let i = 0; i < 4; i++) held.push(await heldAt(key));
@@ -165,7 +165,7 @@ test('Errors 8, Errors 10, Limits 3: at the limit of concurrency no node is aske
   expect(asked).toEqual({});
 });
 
-test('Errors 8, Limits 3: what the count refuses takes nothing of the minute, and gives its place back', async () => {
+test('Errors 8, Limits 3: a request refused by its count costs nothing of the minute, and releases its place', async () => {
   const key = await keyOn('Narrow');
   for (let i = 0; i < 3; i++)
     expectRefusal(await ask(key, 'echo-small', '127.0.0.1', tooLong), 'ContextWindowExceededError');
@@ -173,7 +173,7 @@ test('Errors 8, Limits 3: what the count refuses takes nothing of the minute, an
   expectRefusal(await ask(key, 'echo-small'), 'InferenceRateLimitedError');
 });
 
-test('Errors 8, Limits 3: what may not fit the tier is counted, however little of an answer is asked for', async () => {
+test('Errors 8, Limits 3: a prompt that may not fit the tier is counted, however short the requested answer', async () => {
   const key = await keyOn('Narrow');
   for (const more of [{}, { max_tokens: 1 }, { max_tokens: 50 }]) {
     const asked = await askedDuring(fleet, async () => {
@@ -185,7 +185,7 @@ test('Errors 8, Limits 3: what may not fit the tier is counted, however little o
   }
 });
 
-test('Errors 8, Limits 3: a prompt that no engine can count is refused by its lower bound alone, and takes its place', async () => {
+test('Errors 8, Limits 3: an uncountable prompt is refused only by its lower bound, and otherwise takes its place', async () => {
   const [key, other] = [await keyOn('Narrow'), await keyOn('Narrow')];
   const cannotCount = [{ match: { path: '/tokenize' }, fault: { kind: 'status', status: 404 } }];
   fleet.nodes['pool-1'].setBehaviour(parseBehaviour({ rules: cannotCount }));
@@ -201,7 +201,7 @@ test('Errors 8, Limits 3: a prompt that no engine can count is refused by its lo
   expectRefusal(await ask(other, 'echo-small', '127.0.0.1', words), 'ContextWindowExceededError');
 });
 
-test('Errors 8, Limits 3: so many words that no vocabulary could fit them are refused without asking a node', async () => {
+test('Errors 8, Limits 3: more words than any vocabulary could fit are refused without asking a node', async () => {
   const key = await keyOn('Narrow');
   const words = { messages: [{ role: 'user', content: 'one two three '.repeat(1000) }] };
   const asked = await askedDuring(fleet, async () => {
@@ -214,7 +214,7 @@ test('Errors 8, Limits 3: so many words that no vocabulary could fit them are re
   expect(asked).toEqual({});
 });
 
-test('Limits 3: of embeddings each input is judged by itself', async () => {
+test('Limits 3: each embeddings input is judged by itself', async () => {
   const key = await keyOn('Narrow');
   const embed = (input: unknown) =>
     call({ port, key, method: 'POST', path: '/v1/embeddings', body: { model: 'echo-embed', input } });

@@ -106,14 +106,14 @@ async function foundAgain(model: string): Promise<number> {
   return found;
 }
 
-test('the next turn of a conversation goes where the turn before is cached, through whichever gateway', async () => {
+test('a conversation’s next turn goes where the previous one is cached, through any gateway', async () => {
   expect(await foundAgain('grouped')).toBe(12);
   expect(
     shared.filter((id) => (sims.get(id)?.stats().requestsByPath['/v1/chat/completions'] ?? 0) > 0).length,
   ).toBeGreaterThan(1);
 });
 
-test('conversations that their home had no room for stay where they went, through whichever gateway', async () => {
+test('conversations for which their home had no room stay where they went, through any gateway', async () => {
   const system = { role: 'system', content: 'answers in few words. '.repeat(40) };
   const talk = async (at: number): Promise<number> => {
     let messages: Message[] = [system, { role: 'user', content: `${at} ${'shows a story. '.repeat(40)}` }];
@@ -136,11 +136,11 @@ test('conversations that their home had no room for stay where they went, throug
   expect(Math.min(...used)).toBeGreaterThan(0);
 });
 
-test('a model with affinity `none` uses its nodes without regard to the prompt', async () => {
+test('a model with affinity `none` uses its nodes regardless of the prompt', async () => {
   expect(await foundAgain('spread')).toBeLessThan(12);
 });
 
-test('what one organisation has asked makes nothing faster for another one', async () => {
+test('one organisation’s requests make nothing faster for another', async () => {
   const prompt = opening('the same');
   await ask(prompt);
   expect((await ask(prompt)).cached).toBeGreaterThan(100);
@@ -158,7 +158,7 @@ test('what one organisation has asked makes nothing faster for another one', asy
   for (const salt of salts) expect(salt).toMatch(/^[\w-]{43}$/);
 });
 
-test('on nodes of its own an organisation needs no salt, and its prompts no such field', async () => {
+test('an organisation’s own nodes receive no salt, and its prompts have no such field', async () => {
   await ask(opening('own'), { model: 'private' });
   expect(bodiesOf('private')).toHaveLength(1);
   expect(bodiesOf('private')[0]).not.toHaveProperty('cache_salt');

@@ -32,7 +32,7 @@ afterAll(async () => {
 const listing = (parts: Omit<Call, 'port'>) => call({ port, host: stackHost('otter'), ...parts });
 
 test.each(['Bearer', 'bearer', 'BEARER', 'bEaReR'])(
-  'Authentication 1: the key is taken as a bearer token, the scheme written "%s"',
+  'Authentication 1: the key is accepted as a bearer token with the scheme spelled "%s"',
   async (scheme) => {
     expect((await listing({ headers: { Authorization: `${scheme} ${acme}` } })).status).toBe(200);
   },
@@ -57,18 +57,18 @@ test.each([
   (key: string): Partial<Call> => ({ headers: { 'api-key': key } }),
   (key: string): Partial<Call> => ({ headers: { Cookie: `key=${key}` } }),
   (key: string): Partial<Call> => ({ headers: { 'Proxy-Authorization': `Bearer ${key}` } }),
-])('Authentication 1: a key anywhere else is no key (%#)', async (place) => {
+])('Authentication 1: a key anywhere else is not accepted (%#)', async (place) => {
   expectRefusal(await listing(place(acme)), 'Unauthorized');
 });
 
 test.each([
   ['two different keys', (good: string, other: string) => [good, other], 401],
-  ['a key and a wrong one', (good: string) => [good, 'x'], 401],
+  ['a key and a wrong key', (good: string) => [good, 'x'], 401],
   ['a wrong key and a key', (good: string) => ['x', good], 401],
-  ['a key twice', (good: string) => [good, good], 401],
-  ['an empty one and a key', (good: string) => ['', good], 200],
+  ['the same key twice', (good: string) => [good, good], 401],
+  ['an empty key and a key', (good: string) => ['', good], 200],
 ] as const)(
-  'Authentication 1: of two Authorization headers none is chosen: %s',
+  'Authentication 1: with two Authorization headers, neither is accepted: %s',
   async (_what, keysOf, status) => {
     const lines = keysOf(acme, birch).map((key) => `Authorization: ${key && `Bearer ${key}`}`);
     const head = ['GET /v1/models HTTP/1.1', `Host: ${stackHost('otter')}`, ...lines, 'Connection: close'];
@@ -108,7 +108,7 @@ test('Authentication 2: x-api-key is a key only on an own stack switched to the 
     expectRefusal(answer, 'Unauthorized');
 });
 
-test('Authentication 3: a key that fails its checksum is answered as one that is unknown', async () => {
+test('Authentication 3: a key that fails its checksum gets the same answer as an unknown key', async () => {
   const other = acme.endsWith('0') ? '1' : '0';
   const unknown = mintKey((bytes) => Buffer.alloc(bytes, 7));
   const truth = expectRefusal(await listing({ key: unknown }), 'Unauthorized');
@@ -121,7 +121,7 @@ test.each([
   { expires: '90d', days: 90 },
   { expires: '1y', days: 366 },
 ] as const)(
-  'Authentication 4, Limits 6: a key with the choice $expires ends after its time, on the moment',
+  'Authentication 4, Limits 6: a key with the choice $expires expires exactly on time',
   async ({ expires, days }) => {
     const madeMs = clock.now();
     const { id, value } = await fleet.key('acme', expires);
@@ -139,14 +139,14 @@ test.each([
   },
 );
 
-test('Authentication 4, Limits 6: a key that never expires is accepted years later', async () => {
+test('Authentication 4, Limits 6: a key that never expires is still accepted years later', async () => {
   const { value } = await fleet.key('acme', 'never');
   await fleet.settle();
   clock.advanceMs(5 * 366 * dayMs);
   expect((await listing({ key: value })).status).toBe(200);
 });
 
-test('Authentication 4: the value is in the answer to its creation and in no later one', async () => {
+test('Authentication 4: the value is in the response to its creation and in no later one', async () => {
   const { id, value } = await fleet.key('acme');
   for (const path of [`/keys/${id}`, '/keys?organisation=acme', '/events'])
     expect(JSON.stringify(await fleet.admin.call('GET', path))).not.toContain(value);
@@ -183,7 +183,7 @@ test("Authentication 6: revoking a person's access does not revoke the keys they
   expect((await listing({ key: value })).status).toBe(200);
 });
 
-test('Authentication 6: a key may do all that the API allows for its organisation, and nothing for another', async () => {
+test('Authentication 6: a key may do everything that the API allows for its organisation, and nothing for others', async () => {
   const asked = await askedDuring(fleet, async () => {
     expect((await listing({ key: acme })).status).toBe(200);
     expect((await chat({ port, key: acme, model: 'echo-private' })).status).toBe(200);
@@ -217,7 +217,7 @@ test.each([
 });
 
 test.each(['/v1/models', '/v1/models/echo-small', '/v1/models?limit=1'])(
-  'Authentication 7: GET %s on the shared host needs none, and looks at none',
+  'Authentication 7: GET %s on the shared host needs no key and looks at none',
   async (path) => {
     const bare = await call({ port, path });
     expect(bare.status).toBe(200);
@@ -236,7 +236,7 @@ test('Authentication 8: every failure of a key is 401 Unauthorized', async () =>
   expect(new Set(messages).size).toBe(1);
 });
 
-test('Authentication 8: the key of an organisation that was removed is not accepted', async () => {
+test('Authentication 8: a removed organisation’s key is not accepted', async () => {
   await fleet.admin.call('POST', '/organisations', { id: 'gone', name: 'Gone', tier: 'Pro' });
   const { value } = await fleet.key('gone');
   await fleet.settle();
@@ -249,7 +249,7 @@ test('Authentication 8: the key of an organisation that was removed is not accep
 test.each([
   { organisation: 'cedar', model: 'echo-large', why: 'a plan without the model' },
   { organisation: 'dormant', model: 'echo-small', why: 'no plan' },
-  { organisation: 'dormant', model: 'echo-private', why: 'no plan, but an own node' },
+  { organisation: 'dormant', model: 'echo-private', why: 'no plan except an own node' },
 ])(
   'Authentication 9: $why is 403 at routing, after the key was accepted',
   async ({ organisation, model }) => {
@@ -260,7 +260,7 @@ test.each([
   },
 );
 
-test('Authentication 9: a suspended organisation is refused as one without entitlement, until it is resumed', async () => {
+test('Authentication 9: a suspended organisation is refused like one without entitlement, until it is resumed', async () => {
   const { value } = await fleet.key('cedar');
   const suspend = async (suspended: boolean): Promise<void> => {
     await fleet.admin.call('PATCH', '/organisations/cedar', { suspended });
@@ -274,7 +274,7 @@ test('Authentication 9: a suspended organisation is refused as one without entit
   expect(resumed.status).toBe(200);
 });
 
-test('Authentication 10: old and new key both work until the old one is revoked, and then only the new one', async () => {
+test('Authentication 10: an old and a new key both work until the old one is revoked', async () => {
   const old = await fleet.key('acme');
   const fresher = await fleet.key('acme');
   await fleet.settle();

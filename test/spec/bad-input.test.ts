@@ -95,13 +95,13 @@ const posted = (body: string | Buffer, ...lines: string[]): Buffer =>
 
 test.each([
   ['a percent sign that escapes nothing', '/v1/%zz', 404],
-  ['an escaped zero', '/v1/models/%00', 404],
-  ['half of a UTF-8 character', '/v1/models/%e4%bd', 404],
+  ['an escaped zero byte', '/v1/models/%00', 404],
+  ['half a UTF-8 character', '/v1/models/%e4%bd', 404],
   ['the absolute form', `http://127.0.0.1${chatPath}`, 400],
-  ['the absolute form of a stack', `http://${stackHost('otter')}/v1/models`, 400],
-  ['no slash at the start', 'v1/models', 400],
+  ['a stack’s absolute form', `http://${stackHost('otter')}/v1/models`, 400],
+  ['no leading slash', 'v1/models', 400],
   ['an asterisk', '*', 400],
-  ['dots upwards', '/v1/../../etc/passwd', 404],
+  ['dots that lead upwards', '/v1/../../etc/passwd', 404],
   ['a path of 8 KB', `/v1/models/${'a'.repeat(8192)}`, 404],
   ['a query of 8 KB', `/v1/models?${secret}${'a'.repeat(8192)}`, 200],
   ['a fragment', '/v1/models#x', 404],
@@ -111,7 +111,7 @@ test.each([
   expect(await sent(withKey(`GET ${url} HTTP/1.1`))).toEqual([status]);
 });
 
-test('Error envelope: the path is the one that was asked for, in any script', async () => {
+test('Error envelope: the path is the one that was requested, in any script', async () => {
   for (const path of ['/v1/models/é', '/v1/日本']) {
     const { body } = await rawRequest(port, withKey(`GET ${path}?ü HTTP/1.1`));
     expect(JSON.parse(Buffer.from(body, 'latin1').toString('utf8'))).toMatchObject({ error: { path } });
@@ -119,17 +119,17 @@ test('Error envelope: the path is the one that was asked for, in any script', as
 });
 
 test.each([
-  ['a space within', 'GET /v1/ models HTTP/1.1'],
-  ['a tab within', 'GET /v1/\tmodels HTTP/1.1'],
+  ['a space inside', 'GET /v1/ models HTTP/1.1'],
+  ['a tab inside', 'GET /v1/\tmodels HTTP/1.1'],
   ['a zero byte', 'GET /v1/\0models HTTP/1.1'],
   ['no version', 'GET /v1/models'],
   ['HTTP/0.9', 'GET /v1/models HTTP/0.9'],
   ['HTTP/2.0', 'GET /v1/models HTTP/2.0'],
   ['HTTP/9.9', 'GET /v1/models HTTP/9.9'],
-  ['a method of its own', 'HUSH /v1/models HTTP/1.1'],
-  ['a method in lower case', 'get /v1/models HTTP/1.1'],
+  ['an unknown method', 'HUSH /v1/models HTTP/1.1'],
+  ['a lower-case method', 'get /v1/models HTTP/1.1'],
   ['nothing at all', ''],
-  ['the preface of HTTP/2', 'PRI * HTTP/2.0'],
+  ['the HTTP/2 preface', 'PRI * HTTP/2.0'],
 ])('Request lines: %s', async (_what, line) => {
   expect(await sent(withKey(line, `X-Secret: ${secret}`))).toEqual([400]);
 });
@@ -143,12 +143,12 @@ test.each([
   ['a bare carriage return', `X-Secret: a\rb${secret}`],
   ['two lengths', 'Content-Length: 1\r\nContent-Length: 2'],
   ['a negative length', 'Content-Length: -1'],
-  ['a length of letters', `Content-Length: ${secret}`],
+  ['a length in letters', `Content-Length: ${secret}`],
   ['length and chunks', 'Content-Length: 4\r\nTransfer-Encoding: chunked'],
   ['an unknown encoding', 'Transfer-Encoding: gzip'],
-  ['chunks named twice', 'Transfer-Encoding: chunked, chunked'],
+  ['chunks declared twice', 'Transfer-Encoding: chunked, chunked'],
   ['chunks of an unknown encoding', 'Transfer-Encoding: gzip, chunked'],
-  ['a second host behind two thousand headers', `${'a:\r\n'.repeat(2100)}Host: localhost`],
+  ['a second host after two thousand headers', `${'a:\r\n'.repeat(2100)}Host: localhost`],
   ['a second host', 'Host: localhost'],
   ['a second host, of a stack', `Host: ${stackHost('otter')}`],
 ])('Headers: %s', async (_what, line) => {
@@ -178,7 +178,7 @@ function resetOf(error: NodeJS.ErrnoException): undefined {
   return undefined;
 }
 
-test('Headers: many small ones within the bound are read', async () => {
+test('Headers: many small ones within the bound are accepted', async () => {
   const lines = Array.from({ length: 100 }, (_, i) => `X-${i}: ${i}`);
   expect((await rawRequest(port, withKey('GET /v1/models HTTP/1.1', ...lines))).status).toBe(200);
 });
@@ -223,13 +223,13 @@ test.each([
   ['zeros', Buffer.alloc(1000)],
   ['random letters', Buffer.from(`${secret}\r\n\r\n`)],
   ['an SSH banner', Buffer.from('SSH-2.0-OpenSSH_9.6\r\n')],
-  ['the preface of HTTP/2', Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')],
+  ['the HTTP/2 preface', Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')],
   ['a proxy header', Buffer.from('PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n')],
 ])('Garbage: %s instead of HTTP', async (_what, bytes) => {
   expect(await sent(bytes)).toEqual([400]);
 });
 
-test('Garbage: any bytes are answered, but for blank lines and for a client that leaves its request', async () => {
+test('Garbage: any bytes get a response, except blank lines and an abandoned request', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.oneof(
@@ -250,7 +250,7 @@ test('Garbage: any bytes are answered, but for blank lines and for a client that
   );
 });
 
-test('Garbage: a request that came whole before it is answered, and then the connection ends', async () => {
+test('Garbage: a complete request before it is answered, and then the connection ends', async () => {
   const whole = posted(JSON.stringify(chatBody('echo-small')))
     .toString()
     .replace('Connection: close\r\n', '');
@@ -303,12 +303,12 @@ test.each([
   ['an array', `["${secret}"]`],
   ['a string', `"${secret}"`],
   ['two objects', `{"model":"a"}{"model":"${secret}"}`],
-  ['a comma at the end', `{"model":"${secret}",}`],
+  ['a trailing comma', `{"model":"${secret}",}`],
   ['single quotes', `{'model':'${secret}'}`],
   ['NaN', '{"model":NaN}'],
   ['a comment', `{"model":"a"/* ${secret} */}`],
-  ['a name given twice', `{"model":"a","model":"${secret}","messages":[]}`],
-  ['a name given twice, once escaped', `{"model":"a","\\u006dodel":"${secret}"}`],
+  ['a repeated name', `{"model":"a","model":"${secret}","messages":[]}`],
+  ['a repeated name, once escaped', `{"model":"a","\\u006dodel":"${secret}"}`],
   ['the name __proto__', `{"__proto__":{"model":"${secret}"},"model":"echo-small"}`],
   ['the name constructor', `{"constructor":{"prototype":{"x":"${secret}"}},"model":"echo-small"}`],
   ['the name toString', `{"toString":"${secret}","model":"echo-small","messages":[]}`],
@@ -317,7 +317,7 @@ test.each([
   ['half a surrogate pair', '{"model":"\\ud800"}'],
   ['a byte order mark', '\ufeff{"model":"echo-small"}'],
   ['a wrong type', `{"model":{"a":"${secret}"},"messages":"${secret}"}`],
-  ['an unheard-of role', `{"model":"m","messages":[{"role":"${secret}","content":"a"}]}`],
+  ['an unknown role', `{"model":"m","messages":[{"role":"${secret}","content":"a"}]}`],
   ['a huge number', `{"model":"m","max_tokens":1e400,"messages":[{"role":"user","content":"${secret}"}]}`],
   ['a fraction', `{"model":"m","max_tokens":1.5,"messages":[{"role":"user","content":"${secret}"}]}`],
   ['a long model', JSON.stringify(chatBody(secret.repeat(1000)))],
@@ -325,12 +325,12 @@ test.each([
   expect(await sent(posted(body))).toEqual([400]);
 });
 
-test('Bodies: bytes that are no UTF-8', async () => {
+test('Bodies: bytes that are not UTF-8', async () => {
   const body = Buffer.concat([Buffer.from('{"model":"'), Buffer.from([0xff, 0xfe, 0xc0]), Buffer.from('"}')]);
   expect(await sent(posted(body))).toEqual([400]);
 });
 
-test('Bodies: a model that is a key or a prompt is refused without being repeated, and is not in the log', async () => {
+test('Bodies: a key or prompt sent as the model is refused without repeating it, and is not logged', async () => {
   for (const model of [acme, secret]) {
     const statuses = await sent(posted(JSON.stringify(chatBody(model))));
     expect(statuses).toEqual([404]);
@@ -375,13 +375,13 @@ test('Bodies: any JSON is an answer or a refusal, never a fault', async () => {
 test.each([
   ['declared', 33],
   ['declared', 100],
-] as const)('Bodies: one of %s %i MiB is refused without being read whole', async (_how, mebibytes) => {
+] as const)('Bodies: one of %s %i MiB is refused without reading it all', async (_how, mebibytes) => {
   const lines = ['Content-Type: application/json', `Content-Length: ${mebibytes * 1024 * 1024}`];
   const answer = await flood(withKey(`POST ${chatPath} HTTP/1.1`, ...lines), mebibytes, false);
   expect(refusalsIn(answer)).toEqual([413]);
 });
 
-test.each([33, 100])('Bodies: one of %i MiB in chunks is refused without being kept', async (mebibytes) => {
+test.each([33, 100])('Bodies: one of %i MiB in chunks is refused without keeping it', async (mebibytes) => {
   const lines = ['Content-Type: application/json', 'Transfer-Encoding: chunked'];
   const answer = await flood(withKey(`POST ${chatPath} HTTP/1.1`, ...lines), mebibytes, true);
   // The gateway drains only a limited amount of data before it closes the connection, so the refusal may be lost.
@@ -421,7 +421,7 @@ function flood(start: string, mebibytes: number, chunked: boolean): Promise<stri
   });
 }
 
-test('Bodies: one of just under 32 MiB is read', async () => {
+test('Bodies: one of just under 32 MiB is accepted', async () => {
   const body = JSON.stringify({ ...chatBody('echo-small'), nonsense: 'x'.repeat(32 * 1024 * 1024 - 200) });
   expect(await sent(posted(body))).toEqual([400]);
 });
@@ -429,7 +429,7 @@ test('Bodies: one of just under 32 MiB is read', async () => {
 test.each([
   ['of a declared length', `Content-Length: 1000`, `{"model":"${secret}"`],
   ['in chunks', 'Transfer-Encoding: chunked', `5\r\n{"mod`],
-])('Bodies: one that is cut short reaches no node (%s)', async (_how, line, part) => {
+])('Bodies: a truncated one reaches no node (%s)', async (_how, line, part) => {
   const before = inferences(fleet.nodes['acme-1']);
   const lines = ['Content-Type: application/json', line];
   const text = await halfClosed(Buffer.from(withKey(`POST ${chatPath} HTTP/1.1`, ...lines) + part));
@@ -439,7 +439,7 @@ test.each([
 });
 
 test.each([
-  ['a size of letters', 'zz\r\n{}\r\n0\r\n\r\n'],
+  ['a size in letters', 'zz\r\n{}\r\n0\r\n\r\n'],
   ['a size too small', '1\r\n{}\r\n0\r\n\r\n'],
   ['a negative size', '-2\r\n{}\r\n0\r\n\r\n'],
   ['a huge size', 'ffffffffffffffffff\r\n{}\r\n'],
@@ -453,7 +453,7 @@ test.each([
   expect([400, 413]).toContain(statuses[0]);
 });
 
-test('Chunks: right ones are read, one byte at a time', async () => {
+test('Chunks: valid ones are read, even one byte at a time', async () => {
   const body = JSON.stringify(chatBody('echo-small'));
   const chunks = [...body].map((character) => `1\r\n${character}\r\n`).join('');
   const lines = ['Content-Type: application/json', 'Transfer-Encoding: chunked'];
@@ -476,7 +476,7 @@ test('Connections: pipelined requests are answered in order', async () => {
 test.each([
   ['garbage', '\0\0\r\n\r\n'],
   ['a CONNECT', 'CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n'],
-])('Connections: %s behind a request is never answered in its place', async (_what, garbage) => {
+])('Connections: %s after a request is never answered in its place', async (_what, garbage) => {
   const node = fleet.nodes['acme-1'];
   const late = { kind: 'latency', firstTokenMs: 60, betweenTokensMs: 5 };
   node.setBehaviour(parseBehaviour({ rules: [{ fault: late }] }));
@@ -500,7 +500,7 @@ test.each([
   node.setBehaviour(parseBehaviour({}));
 });
 
-test('Connections: a body that was refused unread is not taken for the next request', async () => {
+test('Connections: a body refused unread is not mistaken for the next request', async () => {
   const smuggled = `GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`;
   const first = `POST ${chatPath} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: ${smuggled.length}\r\n\r\n${smuggled}`;
   const { text } = await rawRequest(port, first + head('GET /nothing HTTP/1.1'));
@@ -517,7 +517,7 @@ test.each(['CONNECT example.org:443 HTTP/1.1', 'CONNECT 127.0.0.1:22 HTTP/1.1'])
 test.each([
   ['h2c', 'HTTP2-Settings: AAMAAABkAAQAAP__'],
   ['websocket', 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='],
-])('Connections: Upgrade to %s is passed over', async (protocol, line) => {
+])('Connections: Upgrade to %s is ignored', async (protocol, line) => {
   const upgrade = ['Connection: Upgrade, HTTP2-Settings, close', `Upgrade: ${protocol}`, line];
   const text = ['GET /v1/models HTTP/1.1', 'Host: 127.0.0.1', ...upgrade, '', ''].join('\r\n');
   expect((await rawRequest(port, text)).status).toBe(200);
@@ -529,7 +529,7 @@ test('Connections: HTTP/1.0 is answered and closed', async () => {
   expect(JSON.parse(answerOf(answer).content).object).toBe('list');
 });
 
-test('Connections: a stream over HTTP/1.0 is whole', async () => {
+test('Connections: a stream over HTTP/1.0 is complete', async () => {
   const body = JSON.stringify(chatBody('echo-small', { stream: true }));
   const text = `POST ${chatPath} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${acme}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
   const answer = await rawRequest(port, text);
@@ -537,7 +537,7 @@ test('Connections: a stream over HTTP/1.0 is whole', async () => {
   expect(answer.body.trimEnd().endsWith('data: [DONE]')).toBe(true);
 });
 
-test('Connections: hundreds that are opened and left lead to nothing', async () => {
+test('Connections: hundreds that are opened and abandoned have no effect', async () => {
   const before = logged.length;
   await Promise.all(
     Array.from({ length: 200 }, (_, i) => {
@@ -554,7 +554,7 @@ test('Connections: hundreds that are opened and left lead to nothing', async () 
   await vi.waitUntil(() => fleet.nodes['acme-1'].stats().inFlight === 0, { interval: 5, timeout: 5000 });
 });
 
-test('Logs: a request that was answered leaves one line without its key, its prompt and its answer', async () => {
+test('Logs: an answered request leaves one line without its key, prompt and answer', async () => {
   const before = logged.length;
   const messages = [{ role: 'user', content: `${secret} prompt` }];
   const headers = { 'X-Secret': secret, Cookie: secret, 'User-Agent': secret, Referer: secret };

@@ -73,7 +73,7 @@ const unnamed = [
   '',
 ];
 
-test.each(unnamed)('an origin that is not named, %j, is answered as if there were none', async (origin) => {
+test.each(unnamed)('an unnamed origin, %j, is answered as if there were no origin', async (origin) => {
   for (const [, request] of requests)
     for (const headers of [{}, { 'Access-Control-Request-Method': 'POST' }]) {
       const methods = request.method === undefined ? ['GET', 'OPTIONS'] : [request.method, 'OPTIONS'];
@@ -89,7 +89,7 @@ test.each(unnamed)('an origin that is not named, %j, is answered as if there wer
 
 const preflight = { Origin: named, 'Access-Control-Request-Method': 'POST' };
 
-test('a preflight is answered without a key, with the same bytes whatever host and path are asked', async () => {
+test('a preflight needs no key and gets the same bytes for every host and path', async () => {
   const answers = [];
   for (const host of hosts)
     for (const path of ['/v1/chat/completions', '/v1/nothing', '/'])
@@ -109,12 +109,12 @@ test('a preflight is answered without a key, with the same bytes whatever host a
   expect(Object.keys(first?.fields ?? {})).not.toContain('access-control-allow-credentials');
 });
 
-test('OPTIONS that is no preflight is no path of the service, also to a page', async () => {
+test('OPTIONS without a preflight is 404, even for a page', async () => {
   const answer = await asked({ method: 'OPTIONS', path: '/v1/models' }, { Origin: named });
   expect(answer.status).toBe(404);
 });
 
-test('neither admin API nor metrics answer a page, whichever origin is named', async () => {
+test('neither the admin API nor metrics answer a page, whatever origin is named', async () => {
   const [gateway] = fleet.gateways;
   for (const url of [fleet.controlPlane.admin, gateway?.metrics ?? '']) {
     const port = Number(new URL(url).port);

@@ -46,7 +46,7 @@ test('What the service does 1, Endpoints 1: a chat completion takes a model and 
   expect(usage.total_tokens).toBe(usage.prompt_tokens + usage.completion_tokens);
 });
 
-test('Endpoints 1: a streamed response is possible, and says the same words', async () => {
+test('Endpoints 1: a response can be streamed, and contains the same words', async () => {
   const whole = await chat({ port, key: acme, model: 'echo-small' });
   const streamed = await chat({ port, key: acme, model: 'echo-small', more: { stream: true } });
   expect(streamed.fields['content-type']).toBe('text/event-stream; charset=utf-8');
@@ -67,7 +67,7 @@ test.each([
   { missing: 'role', body: { model: 'echo-small', messages: [{ content: 'a' }] } },
   { missing: 'content', body: { model: 'echo-small', messages: [{ role: 'user' }] } },
 ])(
-  'Endpoints 1: a chat completion without a right $missing is refused ($body)',
+  'Endpoints 1: a chat completion without a valid $missing is refused ($body)',
   async ({ missing, body }) => {
     const { message } = expectRefusal(await post(chatPath, body), 'UnsupportedShapeError');
     expect(message).toContain(missing);
@@ -80,7 +80,7 @@ test('Endpoints 2: the listing needs no key on the shared host, and one on a sta
   expect((await call({ port, host: stackHost('otter'), key: acme })).status).toBe(200);
 });
 
-test('What the service does 1, Endpoints 3, Endpoints rule 7: embeddings need a key and give one vector for each input, in order', async () => {
+test('What the service does 1, Endpoints 3, Endpoints rule 7: embeddings need a key and give a vector per input, in order', async () => {
   const path = '/v1/embeddings';
   const body = { model: 'echo-embed', input: ['one', 'two', 'three'] };
   expectRefusal(await call({ port, method: 'POST', path, body }), 'Unauthorized');
@@ -92,7 +92,7 @@ test('What the service does 1, Endpoints 3, Endpoints rule 7: embeddings need a 
 });
 
 test.each(['application/json', 'application/json; charset=utf-8', 'APPLICATION/JSON;charset=UTF-8'])(
-  'Endpoints rule 1: a body of the type %s is read',
+  'Endpoints rule 1: a body of the type %s is accepted',
   async (type) => {
     const text = JSON.stringify(chatBody('echo-small'));
     expect((await typed(type, text)).status).toBe(200);
@@ -124,13 +124,13 @@ async function typed(type: string | undefined, text: string): Promise<Answer> {
   return answerOf(await rawRequest(port, `${lines.join('\r\n')}\r\n\r\n${text}`));
 }
 
-test('Endpoints rule 2: the shared listing has what the nodes of the pool have loaded, and nothing else', async () => {
+test('Endpoints rule 2: the shared listing contains exactly the models that the pool’s nodes have loaded', async () => {
   // The listing omits echo-idle and echo-locked, which no node has loaded, and echo-private, which only an organisation's own
   // node serves.
   expect(idsOf(await call({ port })).sort()).toEqual(['echo-embed', 'echo-large', 'echo-small', slashModel]);
 });
 
-test('Endpoints rule 2: the shared listing follows the pool, and nothing that organisations have', async () => {
+test('Endpoints rule 2: the shared listing follows the pool, and nothing that organisations own', async () => {
   const before = await call({ port });
   await fleet.admin.call('POST', '/nodes/acme-1/drain?force=true');
   await fleet.admin.call('POST', '/nodes/acme-s1/drain?force=true');
@@ -152,14 +152,14 @@ test('Endpoints rule 2: the shared listing follows the pool, and nothing that or
   });
 });
 
-test('Endpoints rule 2: the shared listing shows no organisation, stack, node or address', async () => {
+test('Endpoints rule 2: the shared listing reveals no organisation, stack, node or address', async () => {
   const { text } = await call({ port });
   for (const secret of ['acme', 'birch', 'stk-', 'pool-1', '127.0.0.1:', 'private'])
     expect(text).not.toContain(secret);
 });
 
 test.each(['echo-small', slashModel, encodeURIComponent(slashModel), 'team%2Fecho:v1.0'])(
-  'Endpoints rule 2: one entry of the listing is found by its id, as /v1/models/%s',
+  'Endpoints rule 2: a listing entry is found by its id, as /v1/models/%s',
   async (id) => {
     const answer = await call({ port, path: `/v1/models/${id}` });
     const entry = JSON.parse(answer.content);
@@ -169,7 +169,7 @@ test.each(['echo-small', slashModel, encodeURIComponent(slashModel), 'team%2Fech
 );
 
 test.each(['echo-private', 'echo-bare', 'no-such-model', 'team', '__proto__', '%00', '..%2f..%2fetc'])(
-  'Endpoints rule 2: the entry /v1/models/%s is not there, whatever it may be elsewhere',
+  'Endpoints rule 2: the entry /v1/models/%s does not exist, whatever it may be elsewhere',
   async (id) => {
     const { message } = expectRefusal(
       await call({ port, path: `/v1/models/${id}` }),
@@ -180,7 +180,7 @@ test.each(['echo-private', 'echo-bare', 'no-such-model', 'team', '__proto__', '%
 );
 
 test.each(['echo-small/', 'no-such-model/', 'team/', `${slashModel}/`])(
-  'Endpoints rule 2: /v1/models/%s is no path, whatever has the name before the slash',
+  'Endpoints rule 2: /v1/models/%s is not a path, whatever is named before the slash',
   async (id) => {
     const answer = await call({ port, path: `/v1/models/${id}` });
     const { message } = expectRefusal(answer, 'NotFoundError');
@@ -192,7 +192,7 @@ test.each([
   { stack: 'otter', models: ['echo-embed', 'echo-large'] },
   { stack: 'idle', models: [] },
 ] as const)(
-  'Endpoints rule 3: the listing of $stack is exactly what it answers',
+  'Endpoints rule 3: the listing of $stack contains exactly the models that it answers for',
   async ({ stack, models }) => {
     const host = stackHost(stack);
     expect(idsOf(await call({ port, host, key: acme })).sort()).toEqual(models);
@@ -206,7 +206,7 @@ test.each([
   },
 );
 
-test('Endpoints rule 3: without a plan the listing still says what an own stack has, as its nodes could answer it under one', async () => {
+test('Endpoints rule 3: even without a plan, the listing shows what an own stack’s nodes could answer', async () => {
   const { value: key } = await fleet.key('dormant');
   await fleet.settle();
   expect(idsOf(await call({ port, host: stackHost('moth'), key }))).toEqual([]);
@@ -218,11 +218,11 @@ test('Endpoints rule 3: without a plan the listing still says what an own stack 
   );
 });
 
-test("Endpoints rule 3: another organisation's listing is not to be had", async () => {
+test('Endpoints rule 3: another organisation’s listing is not available', async () => {
   expectRefusal(await call({ port, host: stackHost('otter'), key: birch }), 'TargetNotServingError');
 });
 
-test('Endpoints rule 4: on a stack host the key comes before any other answer', async () => {
+test('Endpoints rule 4: on a stack host the key is checked before anything else', async () => {
   for (const stack of ['otter', 'missing'] as const)
     for (const path of ['/v1/models', '/nothing', '/%zz', '/v1/chat/completions'])
       expectRefusal(await call({ port, path, host: stackHost(stack) }), 'Unauthorized');
@@ -232,7 +232,7 @@ test.each([
   ...['top_k', 'no_such_field', 'chat_template', 'priority', 'metadata_', 'functions', 'audio'],
   ...['ignore_eos', 'think', 'extra_body', 'input', 'constructor'],
 ])(
-  'Endpoints rule 5, Errors 2: the field %s, which the shape cannot hold, is refused and not dropped',
+  'Endpoints rule 5, Errors 2: the field %s, which the shape does not contain, is refused and not dropped',
   async (field) => {
     const asked = await askedDuring(fleet, async () => {
       const answer = await post(chatPath, { ...chatBody('echo-small'), [field]: 'secret value' });
@@ -244,7 +244,7 @@ test.each([
   },
 );
 
-test('Endpoints rule 5: a field inside of a message is refused, too, by its path', async () => {
+test('Endpoints rule 5: an unknown field inside a message is refused by its path too', async () => {
   const messages = [{ role: 'user', content: 'a', nonsense: 1 }];
   const { message } = expectRefusal(
     await post(chatPath, { model: 'echo-small', messages }),
@@ -253,7 +253,7 @@ test('Endpoints rule 5: a field inside of a message is refused, too, by its path
   expect(message).toContain('messages[0].nonsense');
 });
 
-test('Endpoints rule 6: further fields of the OpenAI-style shape reach the node as they came, and take effect', async () => {
+test('Endpoints rule 6: other fields of the OpenAI-style shape reach the node unchanged and take effect', async () => {
   const plain = {
     temperature: 0.25,
     top_p: 0.5,
@@ -271,7 +271,7 @@ test('Endpoints rule 6: further fields of the OpenAI-style shape reach the node 
   for (const choice of choices) expect(choice.finish_reason).toBe('length');
 });
 
-test('What the service does 4, Endpoints rule 8: no path of the Anthropic-style surface is answered where the OpenAI-style one is spoken', async () => {
+test('What the service does 4, Endpoints rule 8: an OpenAI-style host answers no Anthropic-style path', async () => {
   const body = { ...chatBody('echo-large'), max_tokens: 5 };
   const asked = await askedDuring(fleet, async () => {
     for (const host of ['127.0.0.1', stackHost('otter')])
@@ -284,7 +284,7 @@ test('What the service does 4, Endpoints rule 8: no path of the Anthropic-style 
   expect(asked).toEqual({});
 });
 
-test('Endpoints rule 8: a switched stack answers the Anthropic-style paths, embeddings and its listing, and no chat', async () => {
+test('Endpoints rule 8: a switched stack answers Anthropic-style paths, embeddings and its listing, but no chat', async () => {
   const host = stackHost('otter');
   const surface = async (to: string): Promise<void> => {
     await fleet.admin.call('PUT', `/stacks/${stacks.otter}/surface`, { surface: to });
@@ -329,7 +329,7 @@ test.each([
   ['GET', '/metrics'],
   ['GET', '/readyz'],
   ['GET', '/admin/v1/status'],
-])('Versioning: %s %s is no path of the service', async (method, path) => {
+])('Versioning: %s %s is not a path of the service', async (method, path) => {
   const answer = await call({
     port,
     key: acme,
@@ -340,7 +340,7 @@ test.each([
   expect(expectRefusal(answer, 'NotFoundError').path).toBe(path);
 });
 
-test('Errors 3, Errors 5: one model of the public listing is answered as a request for it is', async () => {
+test('Errors 3, Errors 5: a model of the public listing is answered like a request for it', async () => {
   for (const model of ['echo-small', 'echo-idle', 'echo-bare', 'no-such-model']) {
     const asked = await chat({ port, key: acme, model });
     const one = await call({ port, path: `/v1/models/${model}` });
@@ -350,7 +350,7 @@ test('Errors 3, Errors 5: one model of the public listing is answered as a reque
   }
 });
 
-test('Endpoints 2: HEAD is answered where GET is, with its head and no body', async () => {
+test('Endpoints 2: HEAD is answered wherever GET is, with the same head and no body', async () => {
   for (const path of ['/v1/models', '/v1/models/echo-small', '/v1/models/echo-bare']) {
     const text = (method: string) =>
       `${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n`;
@@ -375,7 +375,7 @@ test.each([
     '/v1/models',
   ],
   ['no request line', 'garbage\r\n\r\n', '/'],
-])('Error envelope: %s is refused with the path that was asked for', async (_what, text, path) => {
+])('Error envelope: %s is refused with the requested path', async (_what, text, path) => {
   const answer = await rawRequest(port, text);
   expect([400, 413]).toContain(answer.status);
   expect(JSON.parse(answer.body).error.path).toBe(path);

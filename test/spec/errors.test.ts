@@ -83,14 +83,14 @@ async function heldAt(key: string, model = 'echo-small'): Promise<Held> {
 
 const tooLong = { max_tokens: 101 };
 
-test('Errors 2: the refusal of a field names its path and not its value', async () => {
+test('Errors 2: the refusal of a field names its path but not its value', async () => {
   const more = { temperature: 'my secret prompt' };
   const { message } = expectRefusal(await ask(acme, 'echo-small', more), 'UnsupportedShapeError');
   expect(message).toContain('temperature');
   expect(message).not.toContain('secret');
 });
 
-test('Errors 3: the refusal is transient: once a node answers, so does the service', async () => {
+test('Errors 3: the refusal is temporary: once a node answers, so does the service', async () => {
   const key = await keyOn('Pro');
   const drain = async (how: string): Promise<void> => {
     await fleet.admin.call('POST', `/nodes/pool-1/${how}?force=true`);
@@ -120,7 +120,7 @@ test.each([
   expect(new Set(messages).size).toBe(1);
 });
 
-test('Errors 5: a model of no pool is 404 on the shared host, the same whether it exists or not', async () => {
+test('Errors 5: a model outside the pool is 404 on the shared host, whether it exists or not', async () => {
   const key = await keyOn('Pro');
   const answers = await Promise.all(
     ['echo-bare', 'echo-private', 'no-such-model'].map((model) => ask(key, model)),
@@ -129,7 +129,7 @@ test('Errors 5: a model of no pool is 404 on the shared host, the same whether i
   for (const error of errors) expect(error).toEqual(errors[0]);
 });
 
-test('Errors 5: a model of a stack only is reached at the hostname of that stack', async () => {
+test('Errors 5: a model only on a stack is reached at that stack’s hostname', async () => {
   await fleet.admin.call('DELETE', '/pool/models/echo-embed');
   await fleet.settle();
   const embed = (host: string) =>
@@ -151,7 +151,7 @@ test('Errors 5: a model of a stack only is reached at the hostname of that stack
   expect(stack.status).toBe(200);
 });
 
-test('Errors 6: a stack host that does not answer for the model is 404, by the same message for every cause', async () => {
+test('Errors 6: a stack host that does not serve the model is 404, with the same message for every cause', async () => {
   const messages = [];
   for (const stack of ['idle', 'heron', 'missing'] as const) {
     const answer = await chat({ port, key: acme, model: 'echo-small', host: stackHost(stack) });
@@ -160,7 +160,7 @@ test('Errors 6: a stack host that does not answer for the model is 404, by the s
   expect(new Set(messages).size).toBe(1);
 });
 
-test('Errors 7, Limits 4: a used-up allowance is 409, names tier and next tier, and no time', async () => {
+test('Errors 7, Limits 4: a used-up allowance is 409 and names the tier and the next one, but no time', async () => {
   const key = await keyOn('Thrifty');
   await useUp(key);
   const answer = await ask(key);
@@ -170,14 +170,14 @@ test('Errors 7, Limits 4: a used-up allowance is 409, names tier and next tier, 
   expect(answer.fields).not.toHaveProperty('retry-after');
 });
 
-test('Errors 7, Limits 8: callers of the top tier are asked to contact the operator', async () => {
+test('Errors 7, Limits 8: callers on the top tier are asked to contact the operator', async () => {
   const key = await keyOn('Platinum');
   await useUp(key);
   const { message } = expectRefusal(await ask(key), 'InferenceUpsellError');
   expect(message).toMatch(/Platinum.*contact the service operator/i);
 });
 
-test('Errors 7, Limits 4: own nodes and stacks do not draw on the allowance, and continue where it is used up', async () => {
+test('Errors 7, Limits 4: own nodes and stacks do not use up the allowance, and continue without it', async () => {
   expect((await ask(acme, 'echo-large')).status).toBe(200);
   expectRefusal(await ask(acme, 'echo-large'), 'InferenceUpsellError');
   for (const [model, host] of [
@@ -188,7 +188,7 @@ test('Errors 7, Limits 4: own nodes and stacks do not draw on the allowance, and
     expect((await chat({ port, key: acme, model, host })).status).toBe(200);
 });
 
-test('Errors 8: more context than the tier allows is 413, names the tier and both numbers, and stays so', async () => {
+test('Errors 8: more context than the tier allows is 413, names the tier and both numbers, and is permanent', async () => {
   const key = await keyOn('Narrow');
   for (let i = 0; i < 2; i++) {
     const answer = await ask(key, 'echo-small', tooLong);
@@ -198,7 +198,7 @@ test('Errors 8: more context than the tier allows is 413, names the tier and bot
   }
 });
 
-test('Errors 9: more requests in a minute than the tier carries is 429 with the seconds left', async () => {
+test('Errors 9: more requests in a minute than the tier allows is 429 with the remaining seconds', async () => {
   const key = await keyOn('Minutely');
   await ask(key);
   const answer = await ask(key);
@@ -210,7 +210,7 @@ test('Errors 9: more requests in a minute than the tier carries is 429 with the 
   expect(Number(seconds)).toBeLessThanOrEqual(60);
 });
 
-test('Errors 10: as many in flight as the tier carries is 429 with one second, and says what a heavy model counts', async () => {
+test('Errors 10: more concurrency than the tier allows is 429 with one second, and gives a heavy model’s weight', async () => {
   const key = await keyOn('Slim');
   const held = [await heldAt(key), await heldAt(key), await heldAt(key)];
   const heavy = await ask(key, 'echo-large');
@@ -246,7 +246,7 @@ test.each([
   },
 );
 
-test('Errors further rule 1: router refusals say nothing of tier, node, organisation or model', async () => {
+test('Errors further rule 1: router refusals reveal no tier, node, organisation or model', async () => {
   const key = await keyOn('Pro');
   const refusals = [
     await ask(key, 'echo-idle'),
@@ -264,7 +264,7 @@ test('Errors further rule 1: router refusals say nothing of tier, node, organisa
     expect(message).not.toMatch(/Starter|Pro\b|echo-|acme|caller-|pool-1|stk-|127\.0/);
 });
 
-test('Errors further rule 2: no answer has a header of limits, and only the two 429 have Retry-After', async () => {
+test('Errors further rule 2: no response has limit headers, and only the two 429 refusals have Retry-After', async () => {
   const minutely = await keyOn('Minutely');
   const thrifty = await keyOn('Thrifty');
   const slim = await keyOn('Slim');
@@ -295,7 +295,7 @@ test('Errors further rule 2: no answer has a header of limits, and only the two 
  * Each request fails the checks that the previous request failed, and often an earlier one too, so the refusals show the
  * order of the checks.
  */
-test('Errors 4, Errors 7, Errors 8, Errors 9, Errors 10: what waiting cannot cure is never hidden behind what it can', async () => {
+test('Errors 4, Errors 7, Errors 8, Errors 9, Errors 10: a temporary refusal never hides a permanent one', async () => {
   const key = await keyOn('All');
   const held = await heldAt(key);
   const types: RefusalType[] = [];
@@ -335,7 +335,7 @@ test('Errors 4, Errors 7, Errors 8, Errors 9, Errors 10: what waiting cannot cur
   ]);
 });
 
-test('Errors 1, Errors 3: status and retry of each type stand in the table of the specification, and are those on the wire', async () => {
+test('Errors 1, Errors 3: each type’s status and retry in the specification’s table are those on the wire', async () => {
   const specification = readFileSync(new URL('../../docs/specification.md', import.meta.url), 'utf8');
   const rows = [...specification.matchAll(/^\| (\w+) \| (\d{3}) \| (No|Yes)[^|]*\|/gm)].map(
     ([, type = '', status, retry]) => [type, Number(status), retry === 'Yes'] as const,

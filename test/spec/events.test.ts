@@ -106,7 +106,7 @@ describe.each(answerSurfaces)('$name:', ({ name, readStream, readWhole }) => {
   const turns = [
     { what: 'a text', text: 'hello there', more: {} },
     { what: 'thoughts and a text', text: 'hello there', more: thinking },
-    { what: 'the call of a tool', text: 'call weather', more: tools },
+    { what: 'a tool call', text: 'call weather', more: tools },
   ];
 
   test.each(turns)(
@@ -121,7 +121,7 @@ describe.each(answerSurfaces)('$name:', ({ name, readStream, readWhole }) => {
   );
 
   test.each(turns)(
-    'Stream behaviour: $what that its node ends early has no terminal frame, closes its connection, and is not recorded',
+    'Stream behaviour: $what ended early by its node has no terminal frame, is closed, and is not recorded',
     async ({ text, more }) => {
       const uncut = await ask(text, { ...more, stream: true });
       const full = readStream(uncut.content);
@@ -160,7 +160,7 @@ describe.each(answerSurfaces)('$name:', ({ name, readStream, readWhole }) => {
   );
 
   test.each([{ kind: 'cut', afterEvents: 1, reset: true }, { kind: 'finish-abort' }])(
-    'Errors: an answer that is not streamed and that its node ends early is a refusal, and not recorded ($kind)',
+    'Errors: a non-streamed answer that its node ends early is refused and not recorded ($kind)',
     async (fault) => {
       for (const { text, more } of turns) {
         spoil(fault);
@@ -173,7 +173,7 @@ describe.each(answerSurfaces)('$name:', ({ name, readStream, readWhole }) => {
   );
 
   test.each([true, false])(
-    'Stream behaviour: a request that its client cancels is stopped at the node, and not recorded: streamed %s',
+    'Stream behaviour: a request cancelled by its client is stopped at the node and not recorded: streamed %s',
     async (stream) => {
       const node = fleet.nodes[nodeId];
       const before = await usageOf(fleet, 'birch');
@@ -196,7 +196,7 @@ describe.each(answerSurfaces)('$name:', ({ name, readStream, readWhole }) => {
     },
   );
 
-  test('Stream behaviour: a completed stream is recorded once, with the tokens that its last event reported', async () => {
+  test('Stream behaviour: a completed stream is recorded once, with the tokens in its last event', async () => {
     const before = await usageOf(fleet, 'birch');
     const read = readStream((await ask('say 12 words', { stream: true })).content);
     expect(read.completionTokens).toBe(12);
@@ -205,7 +205,7 @@ describe.each(answerSurfaces)('$name:', ({ name, readStream, readWhole }) => {
   });
 });
 
-test('Stream behaviour: a stream is recorded also if its client did not ask for usage', async () => {
+test('Stream behaviour: a stream is recorded even if its client did not request usage', async () => {
   const before = await usageOf(fleet, 'birch');
   const ask = { port: fleet.port(), key, model: 'echo-small' };
   const whole = JSON.parse((await chat(ask)).content).usage.total_tokens;
@@ -216,7 +216,7 @@ test('Stream behaviour: a stream is recorded also if its client did not ask for 
 });
 
 test.each(spoiltBeginnings)(
-  'Stream behaviour, Errors 3: embeddings that their node fails are a refusal ($kind)',
+  'Stream behaviour, Errors 3: embeddings that fail at their node are refused ($kind)',
   async (fault) => {
     fleet.nodes['pool-1'].setBehaviour(parseBehaviour({ rules: [{ fault }] }));
     const body = { model: 'echo-embed', input: 'a' };

@@ -78,7 +78,7 @@ const countPath = '/v1/messages/count_tokens';
 const paths = [chatPath, '/v1/models', '/v1/models/echo-small', messagesPath, countPath, '/unknown?x=1', '/'];
 
 test.each(['GET', 'POST', 'OPTIONS', 'HEAD', 'DELETE'])(
-  'Errors 1, Authentication 8, Endpoints rule 4: 401 of %s has one form, whatever fails on whatever host',
+  'Errors 1, Authentication 8, Endpoints rule 4: the 401 of %s has one form, whatever fails on any host',
   async (method) => {
     for (const path of paths) {
       const isPublic = (method === 'GET' || method === 'HEAD') && path.startsWith('/v1/models');
@@ -100,7 +100,7 @@ test.each(['GET', 'POST', 'OPTIONS', 'HEAD', 'DELETE'])(
   },
 );
 
-test('Errors 1: the answer is the same on a connection that stays open', async () => {
+test('Errors 1: the answer is the same on a connection kept open', async () => {
   const answers = new Set<string>();
   for (const [, key = ''] of Object.entries(badKeys))
     for (const host of [shared, ...stackHosts]) {
@@ -116,9 +116,9 @@ test('Errors 1: the answer is the same on a connection that stays open', async (
 test.each([
   ['nobody', undefined],
   ["another organisation's key", 'birch'],
-  ['the own key', 'acme'],
+  ['the organisation’s own key', 'acme'],
 ] as const)(
-  'Authentication 2, Errors 1: x-api-key from %s reveals nothing of a stack that speaks the OpenAI-style API',
+  'Authentication 2, Errors 1: x-api-key with %s reveals nothing about an OpenAI-style stack',
   async (_who, whose) => {
     const key = whose === 'birch' ? birch : acme;
     const headers = whose === undefined ? {} : { 'x-api-key': key };
@@ -160,7 +160,7 @@ async function actSwitched<T>(act: () => Promise<T>): Promise<T> {
 const everyPath = [...paths, '/v1/embeddings', '/v1/messages/batches', '/v1/messages?beta=true'];
 
 test.each(['GET', 'POST'])(
-  'Authentication 2, Errors 1: 401 of %s by x-api-key has one form on an unswitched, a switched, a foreign and a missing stack',
+  'Authentication 2, Errors 1: the 401 of %s by x-api-key has one form on every kind of stack',
   async (method) => {
     await whileSwitched(async () => {
       for (const path of everyPath) {
@@ -186,7 +186,7 @@ test.each(['GET', 'POST'])(
   },
 );
 
-test('Authentication 2: with a bearer that counts, an x-api-key that does not count changes nothing', async () => {
+test('Authentication 2: beside a valid bearer token, an x-api-key that does not count changes nothing', async () => {
   await whileSwitched(async () => {
     for (const path of [messagesPath, countPath, chatPath, '/v1/models'])
       for (const host of [stackHost('heron'), stackHost('missing'), stackHost('otter')]) {
@@ -233,28 +233,28 @@ test.each([
   ['a chat completion', post(chatPath, chatBody('echo-small')), 'TargetNotServingError'],
   ['a stream', post(chatPath, chatBody('echo-small', { stream: true })), 'TargetNotServingError'],
   ['an unknown model', post(chatPath, chatBody('no-such-model')), 'TargetNotServingError'],
-  ['a model of the pool only', post(chatPath, chatBody('echo-large')), 'TargetNotServingError'],
-  ['a model outside of the catalog', post(chatPath, chatBody('echo-bare')), 'TargetNotServingError'],
+  ['a model only in the pool', post(chatPath, chatBody('echo-large')), 'TargetNotServingError'],
+  ['a model outside the catalogue', post(chatPath, chatBody('echo-bare')), 'TargetNotServingError'],
   ['embeddings', post('/v1/embeddings', { model: 'echo-embed', input: 'a' }), 'TargetNotServingError'],
-  ['one model of the listing', { path: '/v1/models/echo-small' }, 'TargetNotServingError'],
+  ['one listed model', { path: '/v1/models/echo-small' }, 'TargetNotServingError'],
   ['an unknown path', { path: '/v1/nothing' }, 'NotFoundError'],
   ['OPTIONS', { method: 'OPTIONS', path: chatPath }, 'NotFoundError'],
   ['broken JSON', post(chatPath, '{"model":'), 'UnsupportedShapeError'],
   ['an unknown field', post(chatPath, chatBody('echo-small', { nonsense: 1 })), 'UnsupportedShapeError'],
   ['too much context', post(chatPath, chatBody('m', { max_tokens: 2000 })), 'ContextWindowExceededError'],
 ] as const)(
-  'Errors 6: %s is answered alike by an own stack not serving, a foreign and a missing one',
+  'Errors 6: %s gets the same answer from an own stack not serving, a foreign and a missing one',
   async (_what, parts, type) => {
     expect(await oneAnswer(parts)).toContain(`"type":"${type}"`);
   },
 );
 
-test('Errors 6: an own stack that serves other models is not distinguishable either', async () => {
+test('Errors 6: an own stack that serves other models cannot be distinguished either', async () => {
   const answer = await oneAnswer(post(chatPath, chatBody('echo-small')), stackHosts);
   expect(answer).toContain('"type":"TargetNotServingError"');
 });
 
-test('Errors 6: a stack whose nodes are away, and one whose node fails, answer the same bytes', async () => {
+test('Errors 6: a stack whose nodes are away and one whose node fails answer with the same bytes', async () => {
   const parts = post(chatPath, chatBody('echo-large'));
   const truth = await oneAnswer(parts);
   fleet.nodes['acme-s1'].setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'refuse' } }] }));
@@ -268,7 +268,7 @@ test('Errors 6: a stack whose nodes are away, and one whose node fails, answer t
   expect([failing, drained]).toEqual([truth, truth]);
 });
 
-test('Errors 6: requests of every size and length of answer are answered alike', async () => {
+test('Errors 6: requests of every size and answer length get the same answer', async () => {
   const types = new Set<string>();
   await fc.assert(
     fc.asyncProperty(
@@ -296,7 +296,7 @@ test('Errors 6: requests of every size and length of answer are answered alike',
   expect([...types].sort()).toEqual(['ContextWindowExceededError', 'TargetNotServingError']);
 });
 
-test('Errors 6: also where the minute is used up, alike', async () => {
+test('Errors 6: they get the same answer even when the minute is used up', async () => {
   const tier = (requestsPerMinute: number) =>
     fleet.admin.call('PUT', '/tiers/Platinum', { models: '*', contextTokens: 2000, requestsPerMinute });
   await tier(1);
@@ -316,7 +316,7 @@ test('Errors 6: also where the minute is used up, alike', async () => {
   expect([...answers][0]).toContain('"type":"InferenceRateLimitedError"');
 });
 
-test('Errors 6: the listing of a foreign stack is that of a missing one', async () => {
+test('Errors 6: a foreign stack’s listing equals a missing one’s', async () => {
   const hosts = [stackHost('heron'), stackHost('missing')];
   for (const path of ['/v1/models', '/v1/models?limit=1', '/v1/models/echo-small'])
     expect(await oneAnswer({ path }, hosts)).toContain('"type":"TargetNotServingError"');
@@ -334,7 +334,7 @@ const foreignRequests: readonly (readonly [string, Omit<RequestParts, 'host'>, s
   ['a chat completion', post(chatPath, chatBody('echo-small')), 'TargetNotServingError'],
   ['embeddings', post('/v1/embeddings', { model: 'echo-embed', input: 'a' }), 'TargetNotServingError'],
   ['the listing', { path: '/v1/models' }, 'TargetNotServingError'],
-  ['one model of the listing', { path: '/v1/models/echo-small' }, 'TargetNotServingError'],
+  ['one listed model', { path: '/v1/models/echo-small' }, 'TargetNotServingError'],
   ['too much context', post(messagesPath, message({ max_tokens: 3000 })), 'ContextWindowExceededError'],
   ['an unknown field', post(messagesPath, message({ nonsense: 1 })), 'UnsupportedShapeError'],
   ['a field of the other shape', post(messagesPath, message({ n: 1 })), 'UnsupportedShapeError'],
@@ -351,7 +351,7 @@ const foreignRequests: readonly (readonly [string, Omit<RequestParts, 'host'>, s
   ['the root, as Claude Code looks at it', { method: 'HEAD', path: '/' }, ''],
 ];
 
-test('Errors 6: whatever is asked has the same bytes on a foreign and a missing stack, whatever its surface', async () => {
+test('Errors 6: any request gets the same bytes from a foreign and a missing stack, whatever its API', async () => {
   const hosts = [stackHost('heron'), stackHost('moth'), stackHost('missing')];
   const answers = async (): Promise<Map<string, string>> => {
     const found = new Map<string, string>();
@@ -365,7 +365,7 @@ test('Errors 6: whatever is asked has the same bytes on a foreign and a missing 
   }
 });
 
-test('Errors 6: on the Anthropic-style paths an own stack not serving, a foreign and a missing one are alike', async () => {
+test('Errors 6: on Anthropic-style paths, an own stack not serving, a foreign and a missing one are alike', async () => {
   await fleet.admin.call('PUT', `/stacks/${stacks.idle}/surface`, { surface: 'anthropic' });
   await fleet.settle();
   const body = { ...chatBody('echo-small'), max_tokens: 5 };

@@ -93,11 +93,11 @@ const lastBody = (id: string): unknown => sims[id]?.stats().bodies.at(-1);
 const chatsAt = (id: string): number => sims[id]?.stats().requestsByPath['/v1/chat/completions'] ?? 0;
 
 test.each([
-  ['a node that is probed', 'sees:7b', 'sees', {}],
-  ['a node that is probed, as a stream', 'sees:7b', 'sees', { stream: true }],
-  ['a node that has an agent', 'by-agent:7b', 'by-agent', {}],
-  ['a node that is probed, in a body that a worker shapes', 'sees:7b', 'sees', { pad: 300_000 }],
-])('an image reaches a model of Ollama that takes images, unchanged: %s', async (_, model, node, more) => {
+  ['a probed node', 'sees:7b', 'sees', {}],
+  ['a probed node, as a stream', 'sees:7b', 'sees', { stream: true }],
+  ['a node with an agent', 'by-agent:7b', 'by-agent', {}],
+  ['a probed node, in a body that the worker shapes', 'sees:7b', 'sees', { pad: 300_000 }],
+])('an image reaches an Ollama model that accepts images, unchanged: %s', async (_, model, node, more) => {
   const { pad, ...fields } = { pad: 0, ...more };
   const parts = [{ type: 'text', text: 'a'.repeat(pad) }, ...content];
   const messages = [{ role: 'user', content: pad > 0 ? parts : content }];
@@ -106,7 +106,7 @@ test.each([
   expect(lastBody(node)).toMatchObject({ model, messages });
 });
 
-test('an image of the Anthropic-style API reaches it, as a data URI', async () => {
+test('an image in the Anthropic-style API reaches the model as a data URI', async () => {
   const source = { type: 'base64', media_type: 'image/png', data: dot };
   const { status } = await call({
     ...{ port: fleet.port(), key, host: `${stack}.stacks.test`, method: 'POST', path: '/v1/messages' },
@@ -122,10 +122,10 @@ test('an image of the Anthropic-style API reaches it, as a data URI', async () =
 });
 
 test.each([
-  ['a node that is probed', 'blind:1b', 'blind'],
-  ['a node that has an agent', 'blind-by-agent:1b', 'by-agent'],
+  ['a probed node', 'blind:1b', 'blind'],
+  ['a node with an agent', 'blind-by-agent:1b', 'by-agent'],
 ])(
-  'Errors 2: an image for a model that takes none is refused by name, and not sent: %s',
+  'Errors 2: an image for a model without image support is refused by name and not sent: %s',
   async (_, model, node) => {
     const before = chatsAt(node);
     const { message } = expectRefusal(await look(model), 'UnsupportedShapeError');
@@ -136,7 +136,7 @@ test.each([
   },
 );
 
-test('of several nodes only those where the model takes images get a request with one', async () => {
+test('a request with an image goes only to nodes where the model accepts images', async () => {
   const before = chatsAt('sees');
   for (let at = 0; at < 12; at++) expect((await look('both:3b')).status).toBe(200);
   expect(chatsAt('sees')).toBe(before + 12);

@@ -71,7 +71,7 @@ async function callerOn(tier: string): Promise<{ id: string; key: string }> {
 const ask = (key: string, model = 'echo-small', more = {}): Promise<Answer> =>
   chat({ port, key, model, more });
 
-test('Limits 1: a minute of one gateway carries as many requests as the tier says, however they come', async () => {
+test('Limits 1: one gateway’s minute allows exactly the tier’s requests, however they arrive', async () => {
   const { key } = await callerOn('Minutely');
   const statuses = (await Promise.all(Array.from({ length: 20 }, () => ask(key)))).map(
     ({ status }) => status,
@@ -80,7 +80,7 @@ test('Limits 1: a minute of one gateway carries as many requests as the tier say
   expect(statuses.filter((status) => status === 429)).toHaveLength(17);
 });
 
-test('Limits 1: counting tokens has a minute of its own, and takes nothing from requests', async () => {
+test('Limits 1: token counting has its own minute and takes nothing from requests', async () => {
   const { id, key } = await callerOn('Minutely');
   const { id: stack } = await fleet.admin.call('POST', '/stacks', { organisation: id, surface: 'anthropic' });
   await fleet.settle();
@@ -98,7 +98,7 @@ test('Limits 1: counting tokens has a minute of its own, and takes nothing from 
   expect(messages).toEqual([404, 404, 404, 429]);
 });
 
-test('Limits 1, Errors 9: Retry-After is the remainder of the window, to the second, and then it is open again', async () => {
+test('Limits 1, Errors 9: Retry-After is exactly the rest of the window, after which it is open again', async () => {
   const { id, key } = await callerOn('Minutely');
   for (let i = 0; i < 3; i++) expect((await ask(key)).status).toBe(200);
   const endMs = windowStartMs(id, clock.now()) + windowMs;
@@ -117,7 +117,7 @@ test('Limits 1, Errors 9: Retry-After is the remainder of the window, to the sec
   expectRefusal(await ask(key), 'InferenceRateLimitedError');
 });
 
-test('Limits 1: what is refused by a limit does not count, what routing refuses does', async () => {
+test('Limits 1: requests refused by a limit do not count, but requests refused by routing do', async () => {
   const { key } = await callerOn('Minutely');
   const statuses: number[] = [];
   for (const request of [
@@ -132,13 +132,13 @@ test('Limits 1: what is refused by a limit does not count, what routing refuses 
   expect(statuses).toEqual([400, 401, 404, 404, 200, 429]);
 });
 
-test('Limits 1: the listing counts against nothing', async () => {
+test('Limits 1: the listing does not count', async () => {
   const { key } = await callerOn('Never');
   for (let i = 0; i < 5; i++) expect((await call({ port, key })).status).toBe(200);
   expectRefusal(await ask(key), 'InferenceRateLimitedError');
 });
 
-test("Limits 1: another organisation's requests do not count, another key's of the same do", async () => {
+test('Limits 1: another key of the same organisation counts, but another organisation’s requests do not', async () => {
   const { id, key } = await callerOn('Minutely');
   const other = await callerOn('Minutely');
   const { value: second } = await fleet.key(id);
@@ -166,7 +166,7 @@ async function expectFree(key: string): Promise<void> {
   held.leave();
 }
 
-test('Limits 2: as many requests of one gateway are in flight as the tier says, by their weights', async () => {
+test('Limits 2: one gateway allows exactly the tier’s concurrency, by weight', async () => {
   const { key } = await callerOn('Slim');
   const held: Held[] = [];
   for (let i = 0; i < 4; i++) held.push(await heldAt(key));
@@ -235,7 +235,7 @@ async function spoiltBy(key: string, fault: object): Promise<Answer> {
 }
 
 test.each(Object.keys(endings))(
-  'Limits 2, Errors 10: a request that was %s releases its place, once',
+  'Limits 2, Errors 10: a request that was %s releases its place exactly once',
   async (ending) => {
     const { key } = await callerOn('Slim');
     // Another request stays in flight, because a slot that is released twice would free that request's slot.
@@ -253,7 +253,7 @@ test.each(Object.keys(endings))(
   },
 );
 
-test('Limits 2: after any sequence of endings the allowance is whole', async () => {
+test('Limits 2: after any sequence of endings, the whole concurrency is free again', async () => {
   const { key } = await callerOn('Slim');
   await fc.assert(
     fc.asyncProperty(
@@ -273,7 +273,7 @@ test('Limits 2: after any sequence of endings the allowance is whole', async () 
   );
 });
 
-test('Limits 2, Errors 10: a model that counts as more than the tier carries takes all of it, and is served alone', async () => {
+test('Limits 2, Errors 10: a model heavier than the tier’s concurrency takes all of it and runs alone', async () => {
   const { key } = await callerOn('Tight');
   expect((await ask(key, 'echo-large')).status).toBe(200);
   const held = await heldAt(key);
@@ -293,7 +293,7 @@ test('Limits 2, Errors 10: a model that counts as more than the tier carries tak
   await heavy.closed;
 });
 
-test('Limits 2, Errors 4: a plan without the heavy model is refused for that; a tier of none carries none', async () => {
+test('Limits 2, Errors 4: a plan without the heavy model refuses for that, and a tier of none allows none', async () => {
   const { key } = await callerOn('Tightest');
   for (let i = 0; i < 3; i++) expectRefusal(await ask(key, 'echo-large'), 'ModelNotInPlanError');
   const shut = await callerOn('Shut');
@@ -312,7 +312,7 @@ test.each([
   { promptTokens: 99, max: 2, fits: false },
   { promptTokens: 10, max: 101, fits: false },
 ])(
-  'Limits 3, Errors 8: of a context of 100 tokens, $promptTokens and $max asked fit: $fits',
+  'Limits 3, Errors 8: whether $promptTokens tokens plus $max requested fit a context of 100: $fits',
   async ({ promptTokens, max, fits }) => {
     const { key } = await callerOn('Narrow');
     const more = { ...prompt(promptTokens), ...(max !== undefined && { max_tokens: max }) };
@@ -329,7 +329,7 @@ test.each([
   },
 );
 
-test('Limits 4: the allowance is used up by completed pool requests, and refills when the period rolls', async () => {
+test('Limits 4: completed pool requests use up the allowance, and the next period renews it', async () => {
   const { id, key } = await callerOn('Thrifty');
   let used = 0;
   while (used < 50) {
@@ -343,14 +343,14 @@ test('Limits 4: the allowance is used up by completed pool requests, and refills
   expect((await ask(key)).status).toBe(200);
 });
 
-test('Limits 4: an unfinished request takes nothing of the allowance', async () => {
+test('Limits 4: an unfinished request uses nothing of the allowance', async () => {
   const { key } = await callerOn('Thrifty');
   for (let i = 0; i < 10; i++) await endings['cut by the node']?.(key);
   for (let i = 0; i < 3; i++) await endings['left within the stream']?.(key);
   expect((await ask(key)).status).toBe(200);
 });
 
-test('Limits 4: the allowance holds over all gateways, soon after the answers that used it up', async () => {
+test('Limits 4: the allowance holds over all gateways soon after it is used up', async () => {
   const { key } = await callerOn('Thrifty');
   for (let i = 0; i < 3; i++) await ask(key);
   const other = () => chat({ port: fleet.port(1), key, model: 'echo-small' });
@@ -358,7 +358,7 @@ test('Limits 4: the allowance holds over all gateways, soon after the answers th
   for (let i = 0; i < 3; i++) expectRefusal(await other(), 'InferenceUpsellError');
 });
 
-test('Limits 5: a revoked key is refused on every gateway, with the bytes of a key that never was', async () => {
+test('Limits 5: every gateway refuses a revoked key with the bytes for an unknown key', async () => {
   const { id, value } = await fleet.key('acme');
   await fleet.settle();
   const list = (key: string, gateway: number) =>
@@ -379,7 +379,7 @@ test('Limits 5: a revoked key is refused on every gateway, with the bytes of a k
   for (const gateway of [0, 1]) expect(comparable(await list(value, gateway))).toBe(unknown);
 });
 
-test('Limits 5: a key that is revoked while the body of its request comes is refused once the body is there', async () => {
+test('Limits 5: a key revoked while its request’s body arrives is refused once the body is complete', async () => {
   const { id, value } = await fleet.key('acme');
   await fleet.settle();
   const body = JSON.stringify(chatBody('echo-small'));
@@ -401,7 +401,7 @@ test('Limits 5: a key that is revoked while the body of its request comes is ref
   expect(statusesIn(peer.text)).toEqual([100, 401]);
 });
 
-test('Limits 5, Authentication 3, Authentication 8: a gateway whose last proof of freshness is old shows of no credential what it is, and accepts keys again once it has a new proof', async () => {
+test('Limits 5, Authentication 3, Authentication 8: a gateway without recent proof judges no key until it has a new one', async () => {
   const cautious = await startFleet({ fleet: specFleet, gateway: { intervals: { proveMs } } });
   try {
     const at = { port: cautious.port(), host: stackHost('otter') };
@@ -461,7 +461,7 @@ async function untilProven(of: TestFleet): Promise<void> {
   });
 }
 
-test('Limits 5: a proof that ages while a body comes, or while it is counted, no longer holds', async () => {
+test('Limits 5: a proof that becomes too old while a body arrives or is counted no longer holds', async () => {
   const cautious = await startFleet({
     gateway: { intervals: { proveMs } },
     fleet: (urls) => ({
@@ -536,7 +536,7 @@ test('Limits 5: a proof that ages while a body comes, or while it is counted, no
   }
 });
 
-test('Limits 8: the next tier is the one above in the order of tiers, which an operator may change', async () => {
+test('Limits 8: the next tier is the one above in the order of tiers, which an operator can change', async () => {
   const { key } = await callerOn('Thrifty');
   for (let i = 0; i < 3; i++) await ask(key);
   const before = expectRefusal(await ask(key), 'InferenceUpsellError').message;

@@ -92,7 +92,7 @@ const rejections: readonly (readonly [status: number, body: unknown, reason: str
 ];
 
 test.each(Object.keys(hosts) as Host[])(
-  'Errors 2, Errors 3, Errors 6: on %s what an engine says of the request is 400, with the reason and without its words',
+  'Errors 2, Errors 3, Errors 6: on %s an engine’s objection to the request is 400, with reason but not its words',
   async (at) => {
     for (const [status, body, reason] of rejections) {
       const { message } = expectRefusal(
@@ -106,7 +106,7 @@ test.each(Object.keys(hosts) as Host[])(
   },
 );
 
-test('Errors 2: the same within a stream, before its first event', async () => {
+test('Errors 2: an engine’s objection within a stream, before its first event, is also 400', async () => {
   const body =
     'data: {"error":{"message":"Conversation roles must alternate","type":"BadRequestError","code":400}}\n\ndata: [DONE]\n\n';
   const text = `=== RESPONSE\nHTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: ${body.length}\r\n\r\n${body}\n=== END eof; 0`;
@@ -114,7 +114,7 @@ test('Errors 2: the same within a stream, before its first event', async () => {
   expect(expectRefusal(answer, 'UnsupportedShapeError').message).toContain('must alternate');
 });
 
-test('Errors 2: the same of embeddings', async () => {
+test('Errors 2: an engine’s objection to embeddings is also 400', async () => {
   spoil('acme-s1', {
     kind: 'status',
     status: 501,
@@ -132,7 +132,7 @@ test('Errors 2: the same of embeddings', async () => {
 });
 
 test.each([401, 403, 404, 408, 429, 500, 502, 503, 529])(
-  'Errors 3, Errors 6: a node that answers %s fails, whatever it says; nobody else is asked, and the place stays',
+  'Errors 3, Errors 6: a node answering %s has failed, whatever it says; no other is asked, and the place stays',
   async (status) => {
     for (const [at, type] of [
       ['the shared host', 'InferenceUnavailableError'],
@@ -149,7 +149,7 @@ test.each([401, 403, 404, 408, 429, 500, 502, 503, 529])(
 );
 
 test.each(Object.keys(hosts) as Host[])(
-  'Errors 8, Errors further rule 1: on %s a prompt above the window of a node is 413, and names the tier',
+  'Errors 8, Errors further rule 1: on %s a prompt beyond a node’s window is 413 and names the tier',
   async (at) => {
     const body = vllm(
       "This model's maximum context length is 1024 tokens. However, your prompt contains more",

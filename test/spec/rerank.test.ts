@@ -94,7 +94,7 @@ const documents = ['a well', 'deep water', { text: 'the sea' }, 'a'];
 const places = [
   ['the pool', served.vllm, undefined],
   ['a stack', served.sglang, stackHost('otter')],
-  ['a node of the organisation', served.llamacpp, undefined],
+  ['an organisation’s node', served.llamacpp, undefined],
   ['a node with an agent', byAgent, undefined],
 ] as const;
 
@@ -137,7 +137,7 @@ test.each(places)(
   },
 );
 
-test.each(['/v2/rerank', '/rerank'])('what is asked for at %s is the same', async (path) => {
+test.each(['/v2/rerank', '/rerank'])('%s gives the same result', async (path) => {
   const [here, there] = [await rerank(served.vllm), await rerank(served.vllm, {}, { path })].map(documentOf);
   expect(there.results).toEqual(here.results);
   const unknown = await rerank(served.vllm, { query: '' }, { path });
@@ -145,7 +145,7 @@ test.each(['/v2/rerank', '/rerank'])('what is asked for at %s is the same', asyn
 });
 
 test.each(places)(
-  'Errors 2: a model that reranks is listed, and refuses everything else by name: %s',
+  'Errors 2: a rerank model is listed and refuses everything else by name: %s',
   async (_, model, host) => {
     const port = fleet.port();
     const at = { port, key, ...on(host) };
@@ -163,12 +163,12 @@ test.each(places)(
   },
 );
 
-test.each(['echo-small', 'echo-embed'])('Errors 2: %s, which does not rerank, refuses it', async (model) => {
+test.each(['echo-small', 'echo-embed'])('Errors 2: %s, which does not rerank, refuses to', async (model) => {
   const { message } = expectRefusal(await rerank(model), 'UnsupportedShapeError');
   expect(message).toContain('not known to rerank');
 });
 
-test('Errors 5, Errors 6, Authentication 7: refusals are those of every request', async () => {
+test('Errors 5, Errors 6, Authentication 7: refusals are the same as for any other request', async () => {
   const port = fleet.port();
   expectRefusal(await call({ port, method: 'POST', path: '/v1/rerank', body: {} }), 'Unauthorized');
   expectRefusal(await rerank('no-such-model'), 'DedicatedOnlyModelError');
@@ -182,7 +182,7 @@ test('Errors 5, Errors 6, Authentication 7: refusals are those of every request'
   expectRefusal(get, 'NotFoundError');
 });
 
-test('What the service does 4, Endpoints rule 3: a stack of the Anthropic-style API does not rerank, and lists nothing that only does', async () => {
+test('What the service does 4, Endpoints rule 3: an Anthropic-style stack does not rerank or list rerank models', async () => {
   const path = `/stacks/${stacks.otter}/surface`;
   const host = stackHost('otter');
   const listed = async (): Promise<string[]> => idsOf(await call({ port: fleet.port(), host, key })).sort();
@@ -197,7 +197,7 @@ test('What the service does 4, Endpoints rule 3: a stack of the Anthropic-style 
   await fleet.settle();
 });
 
-test('the playground shows a key what it answers turns with, and nothing to one without a plan', async () => {
+test('the playground shows a key only models that can answer turns, and none to a key without a plan', async () => {
   const shown = async (value: string) => {
     const headers = { authorization: `Bearer ${value}` };
     const { json } = await post(
@@ -226,7 +226,7 @@ test('the playground shows a key what it answers turns with, and nothing to one 
 });
 
 test.each(places)(
-  'Limits 3: a document that is too long for the model with the query is refused: %s',
+  'Limits 3: a document too long for the model together with the query is refused: %s',
   async (_, model, host) => {
     const answer = await rerank(model, { documents: ['a', 'long '.repeat(800)] }, on(host));
     expect(expectRefusal(answer, 'ContextWindowExceededError').message).toContain('window');
@@ -235,7 +235,7 @@ test.each(places)(
   },
 );
 
-test('a body that the worker shapes is scored as any other, its documents given back', async () => {
+test('a body shaped by the worker is scored like any other, and its documents are returned', async () => {
   const long = Array.from({ length: 1000 }, (_, index) => `${'word '.repeat(60)}${index}`);
   const answer = await rerank(served.vllm, {
     documents: long,
@@ -250,7 +250,7 @@ test('a body that the worker shapes is scored as any other, its documents given 
   expect(expectRefusal(larger, 'UnsupportedShapeError').message).toContain('documents');
 });
 
-test('Stream behaviour: what the node counted of each query with its document is billed, once', async () => {
+test('Stream behaviour: the node’s count of each query with its document is billed once', async () => {
   await fleet.admin.call('POST', '/organisations', { id: 'newcomer', name: 'Newcomer', tier: 'Platinum' });
   const { value } = await fleet.key('newcomer');
   await fleet.settle();

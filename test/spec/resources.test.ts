@@ -24,7 +24,7 @@ afterAll(async () => {
   clock.restore();
 });
 
-test('Stack 1: a new stack gets an identifier of the promised shape, which is the first label of its host', async () => {
+test('Stack 1: a new stack gets an identifier of the promised shape, which is its host’s first label', async () => {
   const { id } = await fleet.admin.call('POST', '/stacks', { organisation: 'acme' });
   expect(id).toMatch(/^stk-[a-z]+-[a-z]+-[a-z0-9]+$/);
   await fleet.settle();
@@ -40,11 +40,11 @@ test.each([
   'stk_amber_otter_9k2f',
   'amber-otter-9k2f',
   'stk--otter-9k2f',
-])('Stack 1: the label %s names no stack', async (label) => {
+])('Stack 1: the label %s does not name a stack', async (label) => {
   expectRefusal(await call({ port, key: acme, host: `${label}.stacks.test` }), 'NotFoundError');
 });
 
-test('Stack 2: a stack speaks the OpenAI-style API unless it is made or switched otherwise', async () => {
+test('Stack 2: a stack uses the OpenAI-style API unless it is created or switched otherwise', async () => {
   const made = await fleet.admin.call('POST', '/stacks', { organisation: 'acme' });
   expect(made.surface).toBe('openai');
   const path = `/stacks/${made.id}/surface`;
@@ -72,7 +72,7 @@ test('Stack 2: a stack speaks the OpenAI-style API unless it is made or switched
   await expect(fleet.admin.call('PUT', path, { surface: 'other' })).rejects.toThrow();
 });
 
-test('API key 1, Authentication 11: keys have one prefix and one length, and end in a checksum', async () => {
+test('API key 1, Authentication 11: keys share one prefix and one length, and end in a checksum', async () => {
   const values: string[] = [];
   for (let i = 0; i < 5; i++) values.push((await fleet.key('acme')).value);
   expect(new Set(values.map(({ length }) => length)).size).toBe(1);
@@ -105,7 +105,7 @@ test('API key 2, Limits 6: a key has a name and one of four choices of expiry', 
     await expect(fleet.admin.call('POST', '/keys', { organisation: 'acme', ...body })).rejects.toThrow();
 });
 
-test('API key 3: a key resolves to its organisation only; a user or scope in the request changes nothing', async () => {
+test('API key 3: a key resolves only to its organisation; a user or scope in the request changes nothing', async () => {
   const bare = await chat({ port, key: acme, model: 'echo-private' });
   const dressed = await chat({
     port,
@@ -119,7 +119,7 @@ test('API key 3: a key resolves to its organisation only; a user or scope in the
   expect(content(dressed)).toEqual(content(bare));
 });
 
-test('Model listing entry 1, Model listing entry 2: entries carry identifier, family and the time added', async () => {
+test('Model listing entry 1, Model listing entry 2: entries contain identifier, family and creation time', async () => {
   const { object, data } = JSON.parse((await call({ port })).content);
   expect(object).toBe('list');
   const entry = data.find(({ id }: { id: string }) => id === 'echo-small');
@@ -156,14 +156,14 @@ test.each([
   ['DedicatedOnlyModelError', '/v1/models/echo-private'],
   ['TargetNotServingError', '/v1/chat/completions'],
   ['NotFoundError', '/v1/completions'],
-] as const)('Error envelope: %s has code, type, message, status and the path refused', async (type, path) => {
+] as const)('Error envelope: %s has code, type, message, status and the refused path', async (type, path) => {
   const error = refusalOf(await (refusals[type] as () => Promise<Answer>)());
   expect(error).toMatchObject({ type, path });
   expect(error.message.length).toBeGreaterThan(10);
   expect(Number.isInteger(error.status)).toBe(true);
 });
 
-test('States 1: a key is active until it is revoked, and stays revoked after that', async () => {
+test('States 1: a key is active until it is revoked, and then stays revoked', async () => {
   const { id, value } = await fleet.key('acme');
   const state = async () => (await fleet.admin.call('GET', `/keys/${id}`)).state;
   await fleet.settle();
@@ -179,7 +179,7 @@ test('States 1: a key is active until it is revoked, and stays revoked after tha
   }
 });
 
-test('States 1: a key is active until its moment, and expired from then on', async () => {
+test('States 1: a key is active until its expiry, and expired from then on', async () => {
   const { id, value } = await fleet.key('acme', '30d');
   const state = async () => (await fleet.admin.call('GET', `/keys/${id}`)).state;
   const ask = () => call({ port, key: value, host: stackHost('otter') });
@@ -191,7 +191,7 @@ test('States 1: a key is active until its moment, and expired from then on', asy
   expectRefusal(await ask(), 'Unauthorized');
 });
 
-test('States 2: a stack serves a model from its installation on, and no longer once it is uninstalled', async () => {
+test('States 2: a stack serves a model from its installation until it is uninstalled', async () => {
   const host = stackHost('heron');
   const { value: key } = await fleet.key('birch');
   const path = '/stacks/stk-quiet-heron-4m7q/models/echo-small';

@@ -47,11 +47,11 @@ const turns = [
     input: 'hello there',
     more: { reasoning: { effort: 'high' }, store: false },
   },
-  { what: 'the call of a tool', input: 'call weather', more: { tools: [weather] } },
+  { what: 'a tool call', input: 'call weather', more: { tools: [weather] } },
 ];
 
 test.each(turns)(
-  'What the service does 1: $what has the same items and members streamed as not streamed',
+  'What the service does 1: $what has the same items and members, streamed or not',
   async ({ input, more }) => {
     const [whole, streamed] = [await ask(input, more), await ask(input, { ...more, stream: true })];
     const { items, end } = readResponseEvents(streamed.content);
@@ -61,7 +61,7 @@ test.each(turns)(
   },
 );
 
-test('sealed thoughts come back to the model from their organisation alone; what does not open is never an error', async () => {
+test('sealed thoughts return to the model only from their organisation, and a seal that does not open is no error', async () => {
   const more = { reasoning: { effort: 'high' }, include: ['reasoning.encrypted_content'] };
   const thoughts = itemsOf(await ask('hello there', more)).find(({ type }) => type === 'reasoning') ?? {};
   const [{ text: expected = '' } = {}] = thoughts['summary'] as { text?: string }[];
@@ -85,7 +85,7 @@ test('sealed thoughts come back to the model from their organisation alone; what
   expect(await thoughtBy(sealed, acme)).toBeUndefined();
 });
 
-test('Endpoints: what would need a store or a tool of the server is refused, and never silently dropped', async () => {
+test('Endpoints: a request that needs a store or a server-side tool is refused, never silently changed', async () => {
   for (const more of [
     { store: true },
     { previous_response_id: 'resp_1' },
@@ -100,7 +100,7 @@ test('Endpoints: what would need a store or a tool of the server is refused, and
   }
 });
 
-test('Authentication 8: a response without a key is refused as every other request', async () => {
+test('Authentication 8: a response request without a key is refused like any other', async () => {
   const at = { port: fleet.port(), method: 'POST', path: '/v1/responses' };
   expectRefusal(await call({ ...at, body: { model: 'echo-small', input: 'hi' } }), 'Unauthorized');
 });

@@ -34,7 +34,7 @@ async function command(method: AdminMethod, path: string): Promise<void> {
   await fleet.settle();
 }
 
-test("Routing algorithm 1: the organisation's own node answers, and always before the pool", async () => {
+test('Routing algorithm 1: the organisation’s own node always answers before the pool', async () => {
   const asked = await askedDuring(fleet, async () => {
     for (let i = 0; i < 20; i++)
       expect((await chat({ port, key: keys.acme, model: 'echo-small' })).status).toBe(200);
@@ -42,14 +42,14 @@ test("Routing algorithm 1: the organisation's own node answers, and always befor
   expect(asked).toEqual({ 'acme-1': 20 });
 });
 
-test('Routing algorithm 1: an own node answers for a model that the plan does not include', async () => {
+test('Routing algorithm 1: an own node answers even for a model outside the plan', async () => {
   const asked = await askedDuring(fleet, async () => {
     expect((await chat({ port, key: keys.elder, model: 'echo-large' })).status).toBe(200);
   });
   expect(asked).toEqual({ 'acme-s1': 1 });
 });
 
-test('Routing algorithm 1: an own node that serves nothing now is passed over', async () => {
+test('Routing algorithm 1: an own node that currently serves nothing is passed over', async () => {
   await command('POST', '/nodes/acme-1/drain?force=true');
   const drained = await askedDuring(fleet, () => chat({ port, key: keys.acme, model: 'echo-small' }));
   await command('POST', '/nodes/acme-1/undrain');
@@ -57,7 +57,7 @@ test('Routing algorithm 1: an own node that serves nothing now is passed over', 
   expect([drained, back]).toEqual([{ 'pool-1': 1 }, { 'acme-1': 1 }]);
 });
 
-test("Routing algorithm 1: another organisation's own node never answers, nor one of a stack of its own", async () => {
+test('Routing algorithm 1: no node or stack node of another organisation ever answers', async () => {
   const asked = await askedDuring(fleet, async () => {
     await chat({ port, key: keys.birch, model: 'echo-small' });
     expectRefusal(await chat({ port, key: keys.birch, model: 'echo-private' }), 'DedicatedOnlyModelError');
@@ -92,7 +92,7 @@ test.each([
   { organisation: 'acme', model: 'ECHO-SMALL', type: 'DedicatedOnlyModelError' },
   { organisation: 'acme', model: 'echo-small ', type: 'DedicatedOnlyModelError' },
 ] as const)(
-  'Routing algorithm 2, Routing algorithm 3, Errors 4: $organisation asking for "$model" is refused at once with $type, by no node',
+  'Routing algorithm 2, Routing algorithm 3, Errors 4: $organisation asking for "$model" gets $type at once, from no node',
   async ({ organisation, model, type }) => {
     const asked = await askedDuring(fleet, async () => {
       expectRefusal(await within(2000, chat({ port, key: keys[organisation], model })), type);
@@ -101,7 +101,7 @@ test.each([
   },
 );
 
-test('Routing rule 1: a busy own node is never relieved by the pool, nor the pool by an own node', async () => {
+test('Routing rule 1: the pool never relieves a busy own node, nor an own node the pool', async () => {
   fleet.nodes['acme-1'].setBehaviour(
     parseBehaviour({ rules: [{ fault: { kind: 'latency', firstTokenMs: 100 } }] }),
   );
@@ -115,7 +115,7 @@ test('Routing rule 1: a busy own node is never relieved by the pool, nor the poo
   expect(asked).toEqual({ 'acme-1': 10, 'pool-1': 10 });
 });
 
-test('Routing rule 1: an own node that fails is not replaced by the pool', async () => {
+test('Routing rule 1: the pool does not replace a failing own node', async () => {
   fleet.nodes['acme-1'].setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'status', status: 500 } }] }));
   const asked = await askedDuring(fleet, async () => {
     const answer = await chat({ port, key: keys.acme, model: 'echo-small' });
@@ -127,7 +127,7 @@ test('Routing rule 1: an own node that fails is not replaced by the pool', async
 test.each([
   ...['X-Headgate-Stack', 'X-Stack', 'X-Route', 'X-Prefer', 'Prefer', 'X-Pool', 'X-Node', 'X-Organisation'],
   ...['OpenAI-Organization', 'X-HTTP-Method-Override'],
-])('Routing rule 1, Routing rule 2: the header %s moves no request', async (name) => {
+])('Routing rule 1, Routing rule 2: the header %s does not redirect a request', async (name) => {
   const asked = await askedDuring(fleet, async () => {
     for (const value of ['pool', 'acme-s1', stackHost('otter'), 'birch', 'GET'])
       await chat({ port, key: keys.acme, model: 'echo-small', headers: { [name]: value } });
@@ -136,7 +136,7 @@ test.each([
 });
 
 test.each(['/v1/chat/completions?stack=stk-amber-otter-9k2f', '/v1/chat/completions?host=pool&node=pool-1'])(
-  'Routing rule 2: the query of %s moves no request',
+  'Routing rule 2: the query of %s does not redirect a request',
   async (path) => {
     const asked = await askedDuring(fleet, () => chat({ port, key: keys.acme, model: 'echo-small', path }));
     expect(asked).toEqual({ 'acme-1': 1 });
@@ -154,9 +154,9 @@ test.each([
   },
   // The node may have closed a reused connection before the request arrived, so the gateway retries once on a new connection.
   { why: 'closes the connection', model: 'echo-large', spoil: { kind: 'refuse' }, asks: { 'acme-s1': 2 } },
-  { why: 'answers garbage', model: 'echo-large', spoil: { kind: 'garbage' }, asks: { 'acme-s1': 1 } },
+  { why: 'answers with garbage', model: 'echo-large', spoil: { kind: 'garbage' }, asks: { 'acme-s1': 1 } },
 ])(
-  'Routing rule 3: a pinned request whose stack $why is refused, never sent to the pool',
+  'Routing rule 3: a pinned request whose stack $why is refused and never sent to the pool',
   async ({ model, spoil, asks }) => {
     const host = stackHost('otter');
     for (const stream of [false, true]) {
@@ -173,7 +173,7 @@ test.each([
   },
 );
 
-test('Routing rule 3: a stack whose nodes are drained refuses, also where pool and own node serve the model', async () => {
+test('Routing rule 3: a stack with drained nodes refuses, even if pool and own node serve the model', async () => {
   const host = stackHost('otter');
   await command('POST', '/nodes/acme-s1/drain?force=true');
   const asked = await askedDuring(fleet, async () => {
@@ -194,7 +194,7 @@ test('Routing rule 3: a stack whose nodes are drained refuses, also where pool a
   expect(asked).toEqual({});
 });
 
-test('Routing rule 4: a stack of another organisation never answers the key', async () => {
+test('Routing rule 4: another organisation’s stack never answers the key', async () => {
   const asked = await askedDuring(fleet, async () => {
     const answer = await chat({ port, key: keys.acme, model: 'echo-small', host: stackHost('heron') });
     expectRefusal(answer, 'TargetNotServingError');
@@ -203,7 +203,7 @@ test('Routing rule 4: a stack of another organisation never answers the key', as
 });
 
 test.each(['127.0.0.1', stackHost('otter'), stackHost('heron'), stackHost('missing')])(
-  'Routing rule 5: without a key nothing on %s reaches a node',
+  'Routing rule 5: nothing reaches a node on %s without a key',
   async (host) => {
     const asked = await askedDuring(fleet, async () => {
       for (const model of ['echo-small', 'echo-large', 'echo-private'])
@@ -260,7 +260,7 @@ test.each([
   },
 );
 
-test("Routing rule 6: an organisation's traffic is split request by request", async () => {
+test('Routing rule 6: an organisation’s traffic is divided request by request', async () => {
   const asked = await askedDuring(fleet, async () => {
     for (const model of ['echo-small', 'echo-large', 'echo-private', 'echo-large', 'echo-small'])
       expect((await chat({ port, key: keys.acme, model })).status).toBe(200);
@@ -268,7 +268,7 @@ test("Routing rule 6: an organisation's traffic is split request by request", as
   expect(asked).toEqual({ 'acme-1': 3, 'pool-1': 2 });
 });
 
-test("Routing rule 7: nothing of a node's own headers or fields reaches the client", async () => {
+test('Routing rule 7: none of a node’s own headers or fields reaches the client', async () => {
   const secret = 'node-secret-header';
   fleet.nodes['pool-1'].setBehaviour(
     parseBehaviour({

@@ -29,14 +29,14 @@ test.each([
   { what: "the organisation's own node", model: 'echo-private', host: '127.0.0.1', node: 'acme-1' },
   { what: 'the stack', model: 'echo-large', host: stackHost('otter'), node: 'acme-s1' },
 ])(
-  'What the service does 2, Routing rule 2, Routing rule 4: a request lands on one node, of $what',
+  'What the service does 2, Routing rule 2, Routing rule 4: a request runs on one node of $what',
   async ({ model, host, node }) => {
     const asked = await askedDuring(fleet, () => chat({ port, key: acme, model, host }));
     expect(asked).toEqual({ [node]: 1 });
   },
 );
 
-test('What the service does 3: what a key does is counted for its one organisation', async () => {
+test('What the service does 3: a key’s requests count for its one organisation', async () => {
   const elder = (await fleet.key('elder')).value;
   await fleet.settle();
   const answer = await chat({ port, key: elder, model: 'echo-small' });
@@ -56,7 +56,7 @@ test.each([
   `${stacks.otter}.stacks.test.`,
   `${stacks.otter}.stacks.test:8443`,
   `${stacks.otter.toUpperCase()}.STACKS.Test`,
-])('What the service does 4: %s is the host of a stack', async (host) => {
+])('What the service does 4: %s is a stack’s host', async (host) => {
   const asked = await askedDuring(fleet, async () => {
     expect((await chat({ port, key: acme, model: 'echo-large', host })).status).toBe(200);
   });
@@ -77,7 +77,7 @@ test.each([
   '[::1]',
   '127.0.0.1@example.org',
   'locаlhost',
-])('What the service does 4: "%s" is no host of the service', async (host) => {
+])('What the service does 4: "%s" is not a host of the service', async (host) => {
   const error = expectRefusal(await call({ port, host, key: acme }), 'NotFoundError');
   expect(error.path).toBe('/v1/models');
 });
@@ -98,7 +98,7 @@ test.each([
 });
 
 test.each(['localhost', 'example.org', stackHost('heron')])(
-  'What the service does 4: a port of a stack is that stack, even where the host is said to be %s',
+  'What the service does 4: a stack’s port serves that stack, even with the Host %s',
   async (host) => {
     const own = Number(new URL(fleet.gateways[0]?.stacks[0]?.url ?? '').port);
     expectRefusal(await call({ port: own, host }), 'Unauthorized');
@@ -113,7 +113,7 @@ test.each(['localhost', 'example.org', stackHost('heron')])(
   },
 );
 
-test('What the service does 5: refusals of every kind use one envelope', async () => {
+test('What the service does 5: every kind of refusal uses one envelope', async () => {
   const refused = [
     await call({ port, host: 'example.org' }),
     await call({ port, path: '/v1/nothing', key: acme }),

@@ -69,7 +69,7 @@ test.each([
 });
 
 test.each(['vllm', 'sglang', 'llamacpp', 'ollama'] as Dialect[])(
-  'any other error of %s is none of these',
+  'any other error of %s is not mistaken for one of these',
   (dialect) => {
     for (const error of ['Internal Server Error', { error: 'Unauthorized' }, { error: { code: 400 } }, null])
       expect(inabilityRefusal(chat({ messages }), dialect, error)).toBeUndefined();

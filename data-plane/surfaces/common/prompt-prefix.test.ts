@@ -32,7 +32,7 @@ test('a conversation that continues keeps every prefix of its earlier turns', ()
   );
 });
 
-test('prompts share no prefix from where they differ', () => {
+test('prompts share no prefix beyond the point where they differ', () => {
   const [a, b] = ['red', 'blue'].map((colour) =>
     prefixes([system('s'.repeat(2000)), user(colour), user('x')]),
   );
