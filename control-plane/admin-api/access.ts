@@ -15,14 +15,14 @@ type Context = Pick<
 declare module 'fastify' {
   interface FastifyContextConfig {
     access?: Access;
-    /** Size class of the largest body that the route accepts. */
+    /** Size class of request bodies that the route accepts. */
     body?: BodyKind;
-    /** Whether the route accepts `at`, a moment of the past. All other routes refuse it. */
+    /** Whether the route accepts the parameter `at`, a moment in the past. All other routes refuse it. */
     past?: boolean;
   }
 }
 
-/** Guards the routes that are added later. Call it before the first route is added. */
+/** Guards all routes that are added afterwards, so it must be called before the first route is added. */
 export function guardRoutes(app: FastifyInstance, context: Context): void {
   app.addHook('onRoute', checkDeclared);
   app.addHook('onRequest', (request, _reply, done) => done(refusal(request, context) ?? noPast(request)));
@@ -30,7 +30,7 @@ export function guardRoutes(app: FastifyInstance, context: Context): void {
 
 const methodsWithBody: readonly string[] = ['POST', 'PUT', 'PATCH'];
 
-/** Throws unless the route declares who may call it and, if its method has a body, how large the body may be. */
+/** Throws an error unless the route declares who may call it and, if its method has a body, how large the body may be. */
 export function checkDeclared({ method, url, config }: RouteOptions): void {
   const name = `the route ${String(method)} ${url}`;
   if (config?.access === undefined) throw new Error(`${name} does not declare who may call it`);
@@ -41,7 +41,7 @@ export function checkDeclared({ method, url, config }: RouteOptions): void {
     throw new Error(`${name} is public, and declares a body that is not tiny`);
 }
 
-/** Access of a route, for the OpenAPI document. */
+/** Returns the part of the OpenAPI document that describes a route's access. */
 export function accessDocument(access: Access = 'operator'): object {
   const described = typeof access === 'string' ? [access] : ['operator', ...access];
   return {
@@ -60,7 +60,7 @@ export const securitySchemes = {
   nodeToken: { type: 'http', scheme: 'bearer', description: 'the token of one node' },
 } as const;
 
-/** Refuses `at` on routes that know only the present, because their answer would mislead. */
+/** Refuses `at` on routes that know only the present, because their answer would be misleading. */
 function noPast({ query, routeOptions, method }: FastifyRequest): CommandError | undefined {
   const { config, url = '' } = routeOptions;
   const isAsked = typeof query === 'object' && query !== null && 'at' in query;
@@ -72,7 +72,7 @@ function noPast({ query, routeOptions, method }: FastifyRequest): CommandError |
 }
 
 function refusal(request: FastifyRequest, context: Context): CommandError | undefined {
-  // An unknown path requires the operator token, so that a 404 reveals nothing about the routes to others.
+  // An unknown path requires the operator token, so that a 404 reveals nothing about routes to anyone else.
   const { access = 'operator' } = request.routeOptions.config;
   if (access === 'public' || access === 'node') return undefined;
   const token = readToken(request);
@@ -104,7 +104,7 @@ function isGatewayToken(token: string | undefined, { gatewayToken, previousGatew
   return isSameSecret(token, gatewayToken) || isSameSecret(token, previousGatewayToken);
 }
 
-/** Throws CommandError if the actor may not call a route with this access. Does not consider the route's parameters. */
+/** Throws CommandError if the actor may not call routes with this access. Does not consider a route's parameters. */
 export function checkAccess(db: Database, actor: Actor, access: Access): void {
   if (actor.person === undefined) return;
   if (typeof access === 'string') authorise(db, actor, 'operator', () => undefined);

@@ -1,6 +1,6 @@
 /**
- * Serves the admin API over HTTP, with routes from the table of operations. It must not contain policy: commands and queries
- * decide in their own rooms. It is meant for operators' networks, so it listens on loopback by default.
+ * Serves the admin API over HTTP, with routes from the table of operations. It must not contain policy, because commands and
+ * queries decide in their own rooms. The API is meant for operators' networks, so it listens on loopback by default.
  */
 import websocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
@@ -92,7 +92,7 @@ function registerRoutes(routes: FastifyInstance, context: AdminContext, document
   addHandlers(routes, ofPrograms);
 }
 
-/** Registers the routes that the console serves too. A caller's rights do not depend on the listener. */
+/** Registers the routes that the console serves too. A caller has the same rights on both listeners. */
 export function registerSharedRoutes(routes: FastifyInstance, context: AdminContext): void {
   boundOpenCalls(routes, context);
   const handlers: OperationHandlers<SharedName> = {
@@ -119,7 +119,9 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
   addUndo(routes, context);
 }
 
-/** Refuses upgrades that the WebSocket library would answer without our envelope, or never, because it reads no body. */
+/**
+ * Refuses upgrades that the WebSocket library would answer without our error envelope, or never, because it reads no body.
+ */
 function upgradeFault({ ws, method, headers }: FastifyRequest): CommandError | undefined {
   if (!ws) return undefined;
   if (method !== 'GET') return new CommandError('InvalidCommand', 'only a GET can be upgraded');

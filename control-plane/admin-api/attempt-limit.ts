@@ -1,4 +1,4 @@
-/** Limits wrong secrets per minute, for each address and in total. The right secret always works, as addresses are shared. */
+/** Limits wrong secrets per minute, for each address and in total. The right secret always works: addresses are shared. */
 import type { FastifyRequest } from 'fastify';
 import { peerPrefix } from '../../shared/runtime/connections.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -10,7 +10,7 @@ interface AttemptLimits {
   readonly perAddress: number;
   readonly all: number;
   readonly logger: Logger;
-  /** Monotonic clock, in ms. */
+  /** Monotonic clock in ms. */
   readonly now?: () => number;
 }
 
@@ -30,7 +30,7 @@ export class AttemptLimit {
     );
   }
 
-  /** Counts a wrong secret. Returns `refusal`, or an error that says that there were too many. */
+  /** Counts a wrong secret. Returns `refusal`, or a different error if there were too many. */
   refuse({ raw }: FastifyRequest, refusal: CommandError): CommandError {
     const address = peerPrefix(raw.socket.remoteAddress);
     const retryAfterSeconds = this.#wrong.tryAcquire({

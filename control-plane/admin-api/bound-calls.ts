@@ -1,4 +1,4 @@
-/** Counts each open call of an admin API or console against the bound of its kind until its client is answered or leaves. */
+/** Counts open calls of the admin API and the console by kind, until they are answered or their clients leave. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { callerName, membershipsOf } from '../commands/authorise.ts';
@@ -6,14 +6,14 @@ import { type AdminContext, requestCaller } from './context.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Kind of the route's open calls. By default a GET is a `read`, or a `question` if it names a moment. */
+    /** Kind of the route's open calls. By default a GET is a `read`, or a `question` if it asks about a moment. */
     opens?: OpenCall;
   }
 }
 
 function classifyCall({ routeOptions, method, query }: FastifyRequest): OpenCall | undefined {
   const { access, opens } = routeOptions.config;
-  // Nodes and gateways have bounds of their own: on agent sessions, and on downloads per address.
+  // Nodes and gateways have limits of their own: on agent sessions, and on downloads per address.
   if (access === undefined || access === 'public' || access === 'node' || access === 'gateway')
     return undefined;
   if (opens !== undefined) return opens;
@@ -21,7 +21,7 @@ function classifyCall({ routeOptions, method, query }: FastifyRequest): OpenCall
   return typeof query === 'object' && query !== null && 'at' in query ? 'question' : 'read';
 }
 
-/** Bounds the open calls of the routes that are added later. Call it once callers are identified. */
+/** Limits the open calls of routes that are added afterwards. It must be called after callers are identified. */
 export function boundOpenCalls(
   app: FastifyInstance,
   context: Pick<AdminContext, 'snapshot' | 'openCalls'>,
@@ -46,7 +46,7 @@ function begin(
   const { actor, session } = requestCaller(request);
   const person = actor.person === undefined ? undefined : callerName(actor);
   const organisations = membershipsOf(snapshot.db, actor).map(({ organisation }) => organisation);
-  // The response to an upgrade ends before its socket does, so watch the socket.
+  // Watches the socket of an upgraded request, because the response to an upgrade ends before the socket does.
   const connection = request.ws ? request.raw.socket : reply.raw;
   const end = openCalls.begin(kind, { person, session }, organisations, () => connection.destroy());
   connection.once('close', end);

@@ -1,4 +1,4 @@
-/** Bounds on the callers of this replica, shared by all of its listeners. */
+/** Creates the limits on this replica's callers, which all of its listeners share. */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { BodyBudgets } from '../core/body-limits.ts';
 import { GatewayTurns } from '../gateways/gateway-turns.ts';
@@ -7,7 +7,7 @@ import { OpenCalls } from '../state/open-calls.ts';
 import { AttemptLimit } from './attempt-limit.ts';
 import type { AdminContext } from './context.ts';
 
-/** Wrong tokens allowed per minute. Programs call the admin API, and some keep trying a token that was replaced. */
+/** Wrong tokens allowed per minute. The numbers are high, because some programs keep trying a token that was replaced. */
 const wrongTokensPerMinute = { perAddress: 120, all: 1000 };
 
 export function callerBounds(

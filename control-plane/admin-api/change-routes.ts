@@ -1,4 +1,4 @@
-/** Routes of staged changes, with the figures that gateways counted, and the parsing of a command's staging options. */
+/** Routes of staged changes, with the counts that gateways reported. Also parses the staging options of commands. */
 
 import type { z } from 'zod';
 import type { commandQuerySchema } from '../../schemas/admin/admin-row.ts';
@@ -15,7 +15,7 @@ type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
 
 type CommandQuery = z.output<typeof commandQuerySchema>;
 
-/** Reads a command's staging options. `file` contains the release options of a fleet file. Throws CommandError. */
+/** Parses a command's staging options. `file` contains the release options of a fleet document. Throws CommandError. */
 export function readStaging(
   { board }: Pick<AdminContext, 'board'>,
   query: CommandQuery,
@@ -60,7 +60,7 @@ function releaseTexts({ waves, hold, watch }: CommandQuery, file: ReleaseTexts):
   };
 }
 
-/** Adds the figures that gateways have counted since the change's wave began. */
+/** Adds the counts that gateways have reported since the change's present wave began. */
 export function withFigures(
   context: Pick<AdminContext, 'board' | 'traffic' | 'snapshot'>,
   change: Change,

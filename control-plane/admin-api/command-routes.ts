@@ -1,4 +1,4 @@
-/** Routes of all commands. They pass each request to the command writer and turn its result into an answer. */
+/** Routes of all commands. They pass each request to the command writer and convert its result to an answer. */
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -43,7 +43,7 @@ type Context = Pick<
 
 const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
 
-/** Reads the command's id from the header. Without the header the id is random, so a repeat cannot be recognised. */
+/** Returns the id from the `Idempotency-Key` header. Without it the id is random, and repeats are not recognised. */
 export function readCommandId(request: FastifyRequest): string {
   const header = request.headers['idempotency-key'];
   if (header === undefined) return randomUUID();
@@ -66,7 +66,7 @@ function parseIfMatch(request: FastifyRequest): number | undefined {
 const repeatedNext =
   'this command was already carried out, and its value is shown only once; revoke it and create another';
 
-/** Additional fields of the answer, by the command's result. */
+/** Additional fields of the answer for each status of the result. */
 const statusFields: Readonly<Record<CommandResult['status'], object>> = {
   done: {},
   unchanged: { unchanged: true },
@@ -74,7 +74,7 @@ const statusFields: Readonly<Record<CommandResult['status'], object>> = {
   repeated: { repeated: true, next: repeatedNext },
 };
 
-/** Runs a request's command and builds the answer. */
+/** Runs the command in a request and builds the answer. */
 export async function runCommand(
   context: Context,
   definition: CommandDefinition,
@@ -102,7 +102,7 @@ export async function runCommand(
   return { ...shown, ...statusFields[status], ...(remaining !== undefined && { remaining }), position };
 }
 
-/** Reads the release options of the fleet file in an unchecked body. Ignores faults, because the file is refused later. */
+/** Extracts release options from a fleet document in an unparsed body. Ignores faults, because they are refused later. */
 function readRelease(body: unknown): ReleaseTexts | undefined {
   const { fleet } = toFieldTexts(body) as { readonly fleet?: unknown };
   return releaseSchema.safeParse(toFieldTexts(fleet)['release']).data;
@@ -112,10 +112,13 @@ function isChange(answer: object): answer is Change {
   return 'holdSeconds' in answer;
 }
 
-/** Largest number of times that an effect is worked out while the state keeps changing. Then the last judgement counts. */
+/** Maximum number of times that an effect is computed while the state keeps changing. The last result then counts. */
 const effectTriesMax = 3;
 
-/** Runs a command under the guard on effect, unless it is a dry run, forced or repeated, or staged: its waves are watched. */
+/**
+ * Runs a command under the guard on effect. The guard does not apply to dry runs, forced or repeated commands, or staged
+ * ones, whose waves are watched.
+ */
 async function runGuarded(
   context: Context,
   definition: CommandDefinition,
@@ -143,7 +146,7 @@ async function runGuarded(
   }
 }
 
-/** Adds the guard's warning to the answer of a command that was written. */
+/** Adds the guard's warning to the answer, if the command was written. */
 function withWarning(result: CommandResult, text: string | undefined): CommandResult {
   if (text === undefined || result.status !== 'done') return result;
   const { warnings = [] } = result.answer as { readonly warnings?: readonly string[] };
@@ -155,7 +158,7 @@ export function addCommands(app: FastifyInstance, context: Context): void {
     addRoute(app, definition.name, (request) => runCommand(context, definition, request));
 }
 
-/** Largest number of times that a comparison restarts after a change of state. Then it runs in one turn of the event loop. */
+/** Maximum number of times that a comparison restarts after a change of state. Then it runs in one turn of the event loop. */
 const comparisonsMax = 3;
 
 export function planHandlers({ snapshot }: Context): OperationHandlers<'fleet.diff'> {

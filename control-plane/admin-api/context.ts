@@ -1,4 +1,4 @@
-/** Parts of a replica that the admin API's routes work with, and helpers that read the common parts of a request. */
+/** Defines the parts of a replica that the routes of the admin API use, and helpers for the common parts of requests. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
 import type { z } from 'zod';
@@ -31,7 +31,7 @@ import type { UsageReader } from '../usage/usage-store.ts';
 import type { AttemptLimit } from './attempt-limit.ts';
 import type { Drain } from './drain.ts';
 
-/** All parts that the routes of a replica work with. Each file of routes declares the parts that it needs. */
+/** All parts that the routes use. Each file of routes declares which of these it needs. */
 export interface AdminContext {
   readonly replica: string;
   readonly snapshot: Snapshot;
@@ -48,23 +48,23 @@ export interface AdminContext {
   readonly usage: UsageReader;
   readonly counters: FleetCounters;
   readonly gauges: Pick<FleetGauges, 'uses' | 'gateways' | 'refused' | 'logNow'>;
-  /** Queue of questions to gateways, shared by all listeners of this process. */
+  /** Queue for questions to gateways, shared by all listeners of this process. */
   readonly gatewayTurns: GatewayTurns;
   readonly liveRequests: LiveRequests;
   readonly bodies: BodyBudgets;
   /** Open calls, counted over all listeners of this process. */
   readonly openCalls: OpenCalls;
-  /** Limit on wrong tokens of the admin API and of nodes. */
+  /** Limit on wrong tokens, for the admin API and for nodes. */
   readonly attempts: AttemptLimit;
-  /** Longest wait for a gateway that is asked for a decision, in ms; default 3 s. */
+  /** Longest wait in ms for a gateway that is asked about a decision. Default: 3000. */
   readonly askTimeoutMs: number | undefined;
-  /** Usage rows by result, counted since the start. */
+  /** Number of usage rows by result since the start. */
   readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread' | 'junk', number>>;
-  /** Dispatcher for connections to gateways, or undefined for the default one of all clients. */
+  /** Dispatcher for connections to gateways, or undefined to use the default one. */
   readonly gatewayAgent: Dispatcher | undefined;
-  /** Known damage in usage.db, or undefined if nothing checks the file. */
+  /** Returns known damage in `usage.db`. Undefined if nothing checks the file. */
   readonly usageFile: (() => UsageFileState) | undefined;
-  /** Facts about the admin API's listener. */
+  /** Returns facts about the admin API's listener. */
   listener(): { readonly name: string; readonly isLoopback: boolean; readonly daysLeft?: number | undefined };
   /** Data folder that only this process uses. */
   readonly dataDir: string;
@@ -75,12 +75,12 @@ export interface AdminContext {
   onCommits(listener: (commits: readonly Commit[]) => void): () => void;
   /** Sign-in links to the console, or undefined if this replica does not serve one. */
   readonly links: SignInLinks | undefined;
-  /** Previous token, still accepted while gateways change over. */
+  /** Previous gateway token. It is still accepted while gateways change to the new one. */
   readonly previousGatewayToken: string | undefined;
   readonly logger: Logger;
 }
 
-/** Parts of the context for asking gateways for recorded decisions. */
+/** Names of the parts that are needed to ask gateways about recorded decisions. */
 export type GatewayQuestions =
   | 'askTimeoutMs'
   | 'board'
@@ -89,22 +89,22 @@ export type GatewayQuestions =
   | 'gatewayTurns'
   | 'previousGatewayToken';
 
-/** Sender of a request, and the channel through which it came. */
+/** Sender of a request, and the channel through which the request came. */
 export interface RequestCaller {
   readonly actor: Actor;
   readonly via: Via;
-  /** Console session that sent the request, if any. */
+  /** Console session from which the request was sent, if any. */
   readonly session?: string;
 }
 
 const callers = new WeakMap<FastifyRequest, RequestCaller>();
 
-/** Sets a request's caller, for listeners that do not identify callers by the operator token. */
+/** Sets a request's caller. For listeners that do not identify callers by the operator token. */
 export function setCaller(request: FastifyRequest, caller: RequestCaller): void {
   callers.set(request, caller);
 }
 
-/** Channel through which a request came, for the log. */
+/** Returns the channel through which a request came, as the log records it. */
 export function requestChannel(request: FastifyRequest): Via {
   const caller = callers.get(request);
   if (caller) return caller.via;
@@ -113,12 +113,12 @@ export function requestChannel(request: FastifyRequest): Via {
 
 const waitForMinMs = 10_000;
 
-/** Actor of a request: the operator, or a member for whom the operator token or a session acts. */
+/** Returns the actor of a request: an operator, or a member for whom the operator token or a session acts. */
 export function requestActor(request: FastifyRequest): Actor {
   return requestCaller(request).actor;
 }
 
-/** Actor of a request, and its console session, if any. */
+/** Returns the actor of a request and the console session from which it was sent, if any. */
 export function requestCaller(request: FastifyRequest): Pick<RequestCaller, 'actor' | 'session'> {
   return callers.get(request) ?? { actor: actorNamed(request) };
 }
@@ -131,7 +131,7 @@ function actorNamed(request: FastifyRequest): Actor {
   return { person: parsed.data };
 }
 
-/** Signal that aborts if the client leaves before its answer, so that no work is done for a client that has gone. */
+/** Returns a signal that aborts if the client leaves before it is answered, so that no work is done for it any more. */
 export function clientSignal(reply: FastifyReply): AbortSignal {
   const client = new AbortController();
   const leave = (): void => client.abort(new CommandError('Busy', 'the client has left'));
@@ -140,12 +140,12 @@ export function clientSignal(reply: FastifyReply): AbortSignal {
   return client.signal;
 }
 
-/** Identity of a reader of past states, valid until the client of the request leaves. */
+/** Returns the caller of a request as a reader of past states, with a signal that aborts if the client leaves. */
 export function createPastReader(request: FastifyRequest, reply: FastifyReply): PastReader {
   return { caller: callerName(requestActor(request)), client: clientSignal(reply) };
 }
 
-/** Waits up to ten seconds until the commit at position `min` is folded. */
+/** Waits until position `min` is folded. Throws CommandError after ten seconds. */
 export async function awaitPosition(
   { replicator }: Pick<AdminContext, 'replicator'>,
   min: number | undefined,
@@ -156,7 +156,7 @@ export async function awaitPosition(
     });
 }
 
-/** Opens the state that answers a read: the present one, once position `min` is folded, or the one at a past moment. */
+/** Opens the state for a read: the present one, once position `min` is folded, or the one at the moment `at`. */
 export async function openState(
   context: Pick<AdminContext, 'snapshot' | 'replicator' | 'past'>,
   { at, min }: z.infer<typeof readQuerySchema>,
@@ -168,7 +168,7 @@ export async function openState(
   return context.past.at(seq, reader);
 }
 
-/** Parses a query. Throws a CommandError InvalidCommand that lists every fault. */
+/** Parses a query. Throws CommandError `InvalidCommand`, which lists every fault. */
 export function parseQuery<Schema extends z.ZodType>(schema: Schema, query: unknown): z.output<Schema> {
   const parsed = schema.safeParse(query);
   if (parsed.success) return parsed.data;

@@ -1,4 +1,4 @@
-/** Collects the facts for `doctor`, as far as this replica knows them. */
+/** Collects the facts for `doctor` that this replica knows. */
 import { statfs } from 'node:fs/promises';
 import { dayMs, hourMs } from '../../schemas/durations.ts';
 import { countersTopic, gaugesTopic } from '../../schemas/records/limits.ts';
@@ -52,7 +52,6 @@ export type DoctorContext = Pick<
 >;
 
 export interface ReplicaView {
-  /** Name of this replica. */
   readonly replica: string;
   readonly log: Pick<ControlLog, 'readings' | 'writeFault'>;
   readonly snapshot: Snapshot;
@@ -61,11 +60,11 @@ export interface ReplicaView {
   readonly board: StatusBoard;
 }
 
-/** Facts that are available at once: the log and the processes. */
+/** Returns the facts that are available at once: those about the log and the processes. */
 export function processFacts(view: ReplicaView): DoctorFacts {
   return {
     log: logFacts(view),
-    // Until all reports are read, a missing report proves nothing.
+    // Until all reports have been read, a missing report proves nothing.
     ...(view.board.isComplete && {
       controlPlanes: controlPlaneFacts(view),
       gateways: gatewayFacts(view),
@@ -96,7 +95,9 @@ function logFacts({
   };
 }
 
-/** Reason why silence on the status topic proves nothing: it is unreadable, or this replica does not see its own reports. */
+/**
+ * Returns why silence on the status topic proves nothing: it cannot be read, or this replica does not see its own reports.
+ */
 function findStatusFault(board: StatusBoard, replica: string): TopicReading['failing'] {
   const seconds = Math.min((performance.now() - board.readBackMs(replica)) / 1000, process.uptime());
   if (board.fault !== undefined) return { seconds, reason: board.fault, isReached: false };
@@ -104,7 +105,7 @@ function findStatusFault(board: StatusBoard, replica: string): TopicReading['fai
   return { seconds, reason: 'this replica does not read back the reports that it writes', isReached: true };
 }
 
-/** Adds a failure of the status topic that only the status board knows, as on a log without brokers. */
+/** Adds a failure of the status topic that only the status board knows, which happens with a log without brokers. */
 function topicFacts(readings: readonly TopicReading[], failing: TopicReading['failing']): TopicReading[] {
   const isKnown = readings.some(({ topic, failing }) => topic === statusTopic && failing !== undefined);
   if (failing === undefined || isKnown) return [...readings];
@@ -137,7 +138,10 @@ function controlPlaneFacts(view: ReplicaView): NonNullable<DoctorFacts['controlP
   });
 }
 
-/** Reports that are read right after a start have an unknown age. Every live process has reported again by this time. */
+/**
+ * Uptime in seconds after which clocks are compared. Reports read right after a start have an unknown age; by then, all live
+ * processes have reported again.
+ */
 const settledSeconds = 15;
 const reportedSeconds = 10;
 
@@ -178,10 +182,10 @@ export function daysUntil(moment: string | undefined): number | undefined {
 }
 
 const gatewaysAskedMax = 100;
-/** No request has this id, so a gateway that can be asked answers without a search. */
+/** Id that no request has, so that a gateway can answer without a search. */
 const noRequest = 'none';
 
-/** Gateways that report and record decisions, but do not answer questions about them. */
+/** Finds gateways that report and record decisions but do not answer questions about them. */
 async function muteGateways(context: DoctorContext, client: AbortSignal): Promise<Set<string>> {
   const asked = context.board
     .gateways()
@@ -193,7 +197,7 @@ async function muteGateways(context: DoctorContext, client: AbortSignal): Promis
   return new Set(unanswered);
 }
 
-/** Collects the facts of all groups except the caller's machine. */
+/** Collects the facts of all groups, except those about the caller's machine. */
 export async function collectFacts(context: DoctorContext, reader: PastReader): Promise<DoctorFacts> {
   const { past, dataDir, listener } = context;
   const nowMs = wallClockMs();
@@ -204,7 +208,7 @@ export async function collectFacts(context: DoctorContext, reader: PastReader): 
     bytes: 0,
     fault: error instanceof Error ? error.message : String(error),
   }));
-  // A second question to an unreadable history would only double the wait.
+  // The history is asked only once if it cannot be read, because a second question would double the wait.
   const hasHistory = !('fault' in history);
   const rows = hasHistory
     ? await past.ask('doctorRows', [0, nowMs], reader).catch(() => undefined)

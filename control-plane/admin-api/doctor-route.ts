@@ -1,4 +1,4 @@
-/** `GET /doctor`: runs the checks on everything that this replica knows. */
+/** Route `GET /doctor`, which runs the checks on everything that this replica knows. */
 
 import { CommandError } from '../core/command-error.ts';
 import { type DoctorGroup, doctorGroups } from '../doctor/check.ts';

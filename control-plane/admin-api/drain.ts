@@ -1,16 +1,19 @@
-/** Graceful shutdown in steps with timeouts: lose readiness, refuse connections, close WebSockets, finish requests. */
+/**
+ * Shuts a replica down gracefully. In this order, with time limits, it reports not ready, refuses connections, closes
+ * WebSockets and finishes requests.
+ */
 
 import type { Server } from 'node:http';
 import type { Check } from '../../shared/runtime/health-server.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 
-/** RFC 6455, 1001 "going away": the client reconnects to another replica. */
+/** Close code "going away" (RFC 6455, 1001), after which clients reconnect to another replica. */
 const goingAwayCode = 1001;
-/** Time between our close frame and the termination of the socket. */
+/** Time in ms between our close frame and the termination of the socket. */
 const closeGraceMs = 1000;
 const pollMs = 20;
 
-/** The part of a WebSocket that shutdown needs. */
+/** The part of a WebSocket that a shutdown needs. */
 export interface ClosableSocket {
   close(code: number, reason: string): void;
   terminate(): void;
@@ -18,9 +21,9 @@ export interface ClosableSocket {
 }
 
 export interface DrainTimes {
-  /** Seconds between the loss of readiness and the refusal of new connections. */
+  /** Seconds from reporting not ready to refusing new connections. */
   readonly delaySeconds: number;
-  /** Seconds that requests in flight may run after new connections are refused. */
+  /** Seconds that requests in flight may take after new connections are refused. */
   readonly timeoutSeconds: number;
 }
 
@@ -29,14 +32,14 @@ export class Drain {
   #requests = 0;
   #isDraining = false;
 
-  /** Readiness check, which fails during shutdown. */
+  /** Readiness check, which fails during a shutdown. */
   get check(): Check {
     return this.#isDraining
       ? { name: 'drain', ok: false, detail: 'this replica is closing' }
       : { name: 'drain', ok: true };
   }
 
-  /** Registers a socket to close on shutdown. */
+  /** Registers a socket, so that a shutdown closes it. */
   track(socket: ClosableSocket): void {
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
@@ -63,7 +66,7 @@ export class Drain {
   }
 }
 
-/** Resolves once the socket is closed. Terminates the socket if the client does not answer the close frame. */
+/** Closes a socket and resolves once it is closed. Terminates it if the client does not answer the close frame. */
 function closeSocket(socket: ClosableSocket): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => socket.terminate(), closeGraceMs);

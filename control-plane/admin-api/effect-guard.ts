@@ -1,7 +1,7 @@
 /**
- * A command that would refuse many of the requests served in the last hour needs force. The guard judges by recorded requests
- * and, for silent gateways, by traffic reports. If it cannot see what was served, it refuses; if nothing was served, it
- * warns.
+ * Guards against harmful commands. A command that would refuse many of the requests served in the last hour needs force. The
+ * guard judges by recorded requests and, for gateways that do not answer, by their traffic reports. If it cannot see what was
+ * served, it refuses the command. If nothing was served, it only warns.
  */
 import { randomBytes } from 'node:crypto';
 import type { Effect } from '../../schemas/admin/effect.ts';
@@ -28,12 +28,12 @@ type Context = Pick<
   GatewayQuestions | 'snapshot' | 'past' | 'traffic' | 'gauges' | 'onCommits'
 >;
 
-/** Fewest served requests by which the guard judges, and the share of them that may be refused without force. */
+/** Minimum number of served requests to judge by. `shareMax` is the share that may be refused without force. */
 const requestsMin = 100;
 const shareMax = 0.01;
-/** A sample of the gateways' requests serves all commands for this long, unless it is too small or a gateway did not answer. */
+/** Time in ms for which all commands share one sample, unless it is too small or a gateway did not answer. */
 const sampleMs = 10_000;
-/** Longest wait for an effect. Gateways get five seconds of it to answer, and the history the rest. */
+/** Longest wait in ms for an effect. Gateways get five seconds of it to answer, and the history gets the rest. */
 const timeoutMs = 10_000;
 const listedMax = 10;
 
@@ -44,11 +44,11 @@ interface GuardedCommand {
   readonly used: CommandContext['used'];
 }
 
-/** Judged events, and the position of the state that they were judged on. */
+/** Events that were judged, and the position of the state on which they were judged. */
 export interface CheckedEffect {
   readonly events: string;
   readonly position: number;
-  /** Warning for the command's answer. */
+  /** Warning to add to the command's answer. */
   readonly warning?: string | undefined;
 }
 
@@ -58,9 +58,9 @@ const nobodyServed = 'no gateway served a request in the last hour, so the effec
 
 export class EffectGuard {
   readonly #context: Context;
-  /** Position of the last commit that can change an effect. */
+  /** Position of the last commit that can have changed an effect. */
   #turnedAt: number;
-  /** The last command that was judged as a whole and wrote a part of it, and the position of that part. */
+  /** Hash of the last command that was judged as a whole and has written a part, with the position of that part. */
   #divided: { readonly hash: string; readonly position: number } | undefined;
   #sample: { readonly untilMs: number; readonly found: Promise<RecordedSample> } | undefined;
 
@@ -70,7 +70,7 @@ export class EffectGuard {
     context.onCommits((commits) => this.#note(commits));
   }
 
-  /** Returns undefined if the events can refuse only what they are meant to refuse. Throws CommandError GuardRefused. */
+  /** Judges a command, or returns undefined if it refuses only what it is meant to. Throws CommandError `GuardRefused`. */
   async check(command: GuardedCommand): Promise<CheckedEffect | undefined> {
     const planned = await this.#planned(command);
     if (planned === undefined || !mayRefuse(planned.events)) return undefined;
@@ -88,18 +88,18 @@ export class EffectGuard {
     };
   }
 
-  /** Whether exactly these events were checked, on a state that gives the same answers as the present one. */
+  /** Whether exactly these events were judged, on a state that gives the same answers as the present one. */
   holds(checked: CheckedEffect | undefined, events: readonly KnownEvent[]): boolean {
     if (!mayRefuse(events)) return true;
     return checked?.events === describeEvents(events) && checked.position >= this.#turnedAt;
   }
 
-  /** Call it after a command wrote a part of its judged events, so that the rest is not judged again. */
+  /** Records that a command has written a part of its judged events, so that the rest is not judged again. */
   wrotePart(hash: string, position: number): void {
     this.#divided = { hash, position };
   }
 
-  /** Whether the rest of a divided command was judged before, and no later commit can have changed the judgement. */
+  /** Whether the rest of a divided command was judged before, and no later commit can have changed the result. */
   isJudged(hash: string | undefined): boolean {
     return hash !== undefined && this.#divided?.hash === hash && this.#turnedAt <= this.#divided.position;
   }
@@ -109,7 +109,7 @@ export class EffectGuard {
       if (events.some(({ type }) => mayTurnAnswers(type))) this.#turnedAt = seq;
   }
 
-  /** The command's events, or undefined if planning fails, because then the writer refuses the command as well. */
+  /** Plans the command. Returns undefined if that fails, because then the writer refuses the command as well. */
   async #planned({ definition, raw, actor, used }: GuardedCommand) {
     const { db } = this.#context.snapshot;
     try {
@@ -124,7 +124,10 @@ export class EffectGuard {
     }
   }
 
-  /** Always asks the gateways, because reports come seconds after the requests. Asks the history only if there are requests to judge. */
+  /**
+   * Computes the effect. Always asks the gateways, because traffic reports arrive seconds after the requests. Asks the
+   * history only if there are requests to judge.
+   */
   async #effect(
     actor: Actor,
     events: readonly KnownEvent[],
@@ -178,7 +181,7 @@ function silenceText(names: readonly string[]): string {
   return `${nameSome(names)} did not send ${plural(names, 'its', 'their')} recorded requests`;
 }
 
-/** Refuses the command, because the guard cannot see what was served. */
+/** Refuses the command because the guard cannot see what was served. */
 function refuseUnseen(error: unknown): never {
   const reason = error instanceof CommandError ? error.message : 'the history does not answer';
   throw new CommandError('GuardRefused', `it is not known which requests this would refuse: ${reason}`, {
@@ -186,7 +189,7 @@ function refuseUnseen(error: unknown): never {
   });
 }
 
-/** Throws CommandError GuardRefused if too many requests, or all of one organisation, would be refused. */
+/** Throws CommandError `GuardRefused` if too many requests would be refused, or all requests of one organisation. */
 function refuseHarm({ asked, refused, lost, groups, gatewaysSilent: silent }: Recorded): void {
   if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
   const nothing = lost.length === 0 ? '' : `; all requests of ${nameSome(lost)} would be refused`;
@@ -208,14 +211,14 @@ function refuseHarm({ asked, refused, lost, groups, gatewaysSilent: silent }: Re
   );
 }
 
-/** Serialises events for comparison. Omits the time at which a model was added, because it differs between tries. */
+/** Serialises events for comparison. Omits the time at which a model was added, because each try has a different one. */
 function describeEvents(events: readonly KnownEvent[]): string {
   return JSON.stringify(events, (name, value: unknown) => (name === 'added' ? undefined : value));
 }
 
 const guards = new WeakMap<Context, EffectGuard>();
 
-/** Returns the guard that all listeners of this process share. */
+/** Returns the guard, which all listeners of this process share. */
 export function effectGuard(context: Context): EffectGuard {
   const known = guards.get(context) ?? new EffectGuard(context);
   guards.set(context, known);

@@ -1,4 +1,4 @@
-/** Works out the effect of events: the history thread decides recorded and reported requests again. */
+/** Computes the effect of events. The history thread decides recorded and reported requests again. */
 
 import type { Effect } from '../../schemas/admin/effect.ts';
 import { hourMs } from '../../schemas/durations.ts';
@@ -18,12 +18,12 @@ type Context = Pick<AdminContext, GatewayQuestions | 'past' | 'traffic'>;
 const minuteMs = 60_000;
 
 export interface AskedEffect {
-  /** Position of the state that the events follow, or a later one. */
+  /** Position of the state that the events follow. A later state may be used. */
   readonly position: number;
   readonly reader: PastReader;
 }
 
-/** Number of requests in each organisation's busiest minute of the last hour, as the gateways reported them. */
+/** Returns the number of requests in each organisation's busiest minute of the last hour, from the gateways' reports. */
 function busiestMinutes({ traffic }: Context): Map<string, number> {
   const untilMs = traffic.now();
   const steps = new Map<string, TrafficSteps>();
@@ -42,7 +42,7 @@ function busiestMinutes({ traffic }: Context): Map<string, number> {
 
 type AskedEvents = Pick<EffectQuestion, 'events' | 'by' | 'organisation' | 'meant'>;
 
-/** The effect of events on recorded requests. Does not ask the gateways if there are no events. */
+/** Computes the effect of events on recorded requests. Does not ask the gateways if there are no events. */
 export async function computeEffect(
   context: Context,
   question: AskedEvents,
@@ -53,7 +53,7 @@ export async function computeEffect(
   return askEffect(context, question, asked, sample);
 }
 
-/** Samples the recorded requests of one organisation, or of all. */
+/** Samples the recorded requests of one organisation, or of all if it is undefined. */
 export function recordedSample(
   context: Context,
   organisation: string | undefined,
@@ -62,7 +62,7 @@ export function recordedSample(
   return context.gatewayTurns.run(actor, client, () => askSample(context, organisation, client));
 }
 
-/** Requests of the last hour that are known only from traffic reports, because their gateways do not answer or have ended. */
+/** Returns requests that only traffic reports contain, because their gateways do not answer or have ended. */
 export function reportedRequests(
   { traffic }: Context,
   { asked, silent }: RecordedSample,
@@ -73,7 +73,7 @@ export function reportedRequests(
   const ofOrganisations = new Map<string, number>();
   for (const { row, records, isRest } of traffic.rows(traffic.now(), { organisation })) {
     const { organisation: id, stack, model } = row;
-    // The rest row has no organisation's name, and a listing has no model.
+    // Skips the rest row, which has no organisation, and listings, which have no model.
     if (answered.has(records) || isRest || id === undefined || model === undefined) continue;
     const served = countServed(row);
     const key = JSON.stringify([id, stack, model]);
@@ -94,7 +94,7 @@ function countServed({ requests, refused = {} }: TrafficRow): number {
   return Object.values(refused).reduce((left, each) => left - each.requests, requests);
 }
 
-/** Reported requests of the last hour for a model that nodes of a place could have answered. */
+/** Returns the reported requests of the last hour for a model that nodes of the place could have answered. */
 export function placeTraffic({ traffic }: Context, place: PlaceKey, model: string): PlaceTraffic {
   const [kind, id] = place.split(':', 2);
   const organisations = new Set<string>();
@@ -112,7 +112,7 @@ export function placeTraffic({ traffic }: Context, place: PlaceKey, model: strin
   return { requests, organisations: [...organisations] };
 }
 
-/** Names of gateways that may have served requests in the last hour, but neither answer nor have a readable report. */
+/** Names gateways that may have served requests in the last hour but neither answer nor have a readable report. */
 export function unseenGateways({ traffic }: Context, { asked, silent }: RecordedSample): string[] {
   const nowMs = traffic.now();
   const reporting = new Set(traffic.reports(nowMs).map(({ records }) => records));
@@ -124,7 +124,7 @@ export function unseenGateways({ traffic }: Context, { asked, silent }: Recorded
     .map(({ name }) => name);
 }
 
-/** Has the requests of the sample decided again. Without a sample the effect contains only the lowered limits. */
+/** Asks the history thread to decide sampled requests again. Without a sample, returns only the lowered limits. */
 export async function askEffect(
   context: Context,
   question: AskedEvents,

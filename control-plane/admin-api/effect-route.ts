@@ -1,4 +1,4 @@
-/** Shows the effect of a command before it is written. The command is planned as if it would run; nothing reaches the log. */
+/** Shows the effect of a command before it is written. The command is planned as usual, but nothing reaches the log. */
 import { randomUUID } from 'node:crypto';
 import { adminOperations, type OperationAnswer } from '../../schemas/admin/admin.ts';
 import { adminPrefix } from '../../schemas/admin/admin-routes.ts';
@@ -23,7 +23,7 @@ interface AskedCommand {
   readonly raw: { readonly params: Readonly<Record<string, string>>; readonly body: unknown };
 }
 
-/** Matches a path below the prefix against a route. Returns the path's parameters, or undefined if it does not match. */
+/** Matches a path against a route. Returns the path's parameters, or undefined if it does not match. */
 function matchPath(route: string, path: string): Readonly<Record<string, string>> | undefined {
   const names = route.split('/');
   const parts = path.split('/');
@@ -65,7 +65,7 @@ async function findCommand(
     throw new CommandError('InvalidCommand', `${method} ${below} is not a command`, {
       next: 'give the method and path of a command as in the OpenAPI document',
     });
-  // Authorise first, because whether a commit can be undone, and why not, reveals its content.
+  // Authorises first, because whether a commit can be undone, and why not, reveals its content.
   authorise(context.snapshot.db, actor, adminOperations['commit.undo'].access, () => undefined);
   if (position > context.snapshot.seq || position < 1)
     throw new CommandError(
@@ -99,7 +99,7 @@ async function effect(
   });
 }
 
-/** Organisation whose effect a person may see. Authorises again, because the subject or the role may be gone by now. */
+/** Returns the organisation whose effect a person may see. Authorises again, because the role may be gone by now. */
 function keepOwn(
   { snapshot: { db } }: Context,
   actor: Actor,
@@ -108,7 +108,7 @@ function keepOwn(
 ): string {
   const own = definition.findOrganisation?.(db, parseInput(definition, raw));
   authorise(db, actor, definition.access, () => own);
-  // A question without an organisation is about all organisations.
+  // Without an organisation, the effect on all organisations would be shown.
   if (own === undefined) throw new CommandError('Forbidden', 'only operators may ask this');
   return own;
 }

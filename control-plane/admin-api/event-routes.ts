@@ -17,13 +17,13 @@ type Context = Pick<AdminContext, 'snapshot' | 'replicator' | 'log' | 'past' | '
 
 type EventQuery = OperationQuery<'event.list'>;
 
-/** Largest number of events in one answer; `nextFrom` is the position to continue from. */
+/** Maximum number of events in one answer. `nextFrom` is the position at which to continue. */
 const eventsPerAnswerMax = 10_000;
-/** Most bytes that are buffered for a tail whose client does not read. Beyond this the tail is closed. */
+/** Maximum number of bytes buffered for a tail whose client does not read. Above this, the tail is closed. */
 const bufferedBytesMax = 4 * 1024 * 1024;
-/** Close code of RFC 6455: the server cannot continue. */
+/** Close code for "the server cannot continue" (RFC 6455, 1011). */
 const faultCode = 1011;
-/** Longest reason in a close frame, by RFC 6455. */
+/** Maximum length of the reason in a close frame (RFC 6455). */
 const closeReasonBytesMax = 123;
 
 export function listEvents(commit: Commit, type?: string): ListedEvent[] {
@@ -67,7 +67,7 @@ async function list(
 
 const filters = ['organisation', 'key', 'stack', 'node', 'actor', 'text'] as const;
 
-/** Finds events in the history, newest first or filtered by their subject. */
+/** Searches events in the history, from the newest or filtered by subject. */
 async function search(
   context: Context,
   query: EventQuery,
@@ -95,7 +95,7 @@ async function search(
   return { items, position, ...(order === 'asc' ? { nextFrom: next } : { nextTo: next }) };
 }
 
-/** Adds whole commits until there are enough events. Returns the `seq` to continue from. */
+/** Adds whole commits until there are enough events. Returns the position at which to continue, or undefined. */
 function collect(
   batch: readonly AcceptedRecord[],
   query: EventQuery,
@@ -109,7 +109,9 @@ function collect(
   return undefined;
 }
 
-/** Sends the commits from `from`, then each new commit once it is folded. Rejects if no further commit can arrive. */
+/**
+ * Sends the commits from `query.from` on, then each new commit once it is folded. Rejects if no further commit can arrive.
+ */
 async function stream(context: Context, query: EventQuery, socket: WebSocket): Promise<void> {
   let open = true;
   const onEnd = (): void => {
@@ -128,7 +130,7 @@ async function stream(context: Context, query: EventQuery, socket: WebSocket): P
         return;
       }
     }
-    // Wakes at the next commit. The timeout bounds how long a closed socket is kept.
+    // Wakes up at the next commit. The timeout limits how long a closed socket is kept.
     await context.replicator.reached(reader.seq + 1, 1000);
   }
 }
@@ -136,11 +138,11 @@ async function stream(context: Context, query: EventQuery, socket: WebSocket): P
 /** Shortens a reason to the length that a close frame allows. */
 function closeReason(text: string): string {
   const reason = Buffer.from(text).subarray(0, closeReasonBytesMax).toString('utf8');
-  // Removes a last character that was cut in two.
+  // Removes the last character if it was cut in two.
   return reason.replace(/\uFFFD+$/, '');
 }
 
-/** Closes a tail, with a reason for its user. */
+/** Closes a tail and tells its user the reason. */
 function endTail(context: Context, socket: WebSocket, error: unknown): void {
   const known = asFollowError(error);
   if (known === undefined) context.logger.error({ err: error }, 'event tail failed');
@@ -160,7 +162,7 @@ async function* exportLines(context: Context, from: number): AsyncIterable<strin
   }
 }
 
-/** Position of the first commit at or after this moment. */
+/** Returns the position of the first commit at or after a moment, or 1 if none is given. */
 async function findFirstSince({ past, snapshot }: Context, since: string | undefined, reader: PastReader) {
   if (since === undefined) return 1;
   const sinceMs = await past.timeOf(since, reader);
@@ -183,7 +185,7 @@ export function eventHandlers(context: Context): OperationHandlers<'event.list' 
   };
 }
 
-/** Registers the live tail for programs, which needs the WebSocket plugin. */
+/** Registers the live tail for programs. It needs the WebSocket plugin. */
 export function registerEventStream(app: FastifyInstance, context: Context): void {
   const { url, config = {} } = routeOptions('event.tail');
   app.get(
@@ -192,7 +194,7 @@ export function registerEventStream(app: FastifyInstance, context: Context): voi
       websocket: true,
       config,
       preValidation: (request, _reply, done) => {
-        // A page of another site must not read the log with a user's cookies or network position.
+        // Refuses browsers, because a page of another site must not read the log with a user's cookies or network position.
         done(
           request.headers.origin === undefined
             ? undefined
@@ -211,10 +213,12 @@ export function registerEventStream(app: FastifyInstance, context: Context): voi
 }
 
 const pingEveryMsDefault = 15_000;
-/** Most consecutive pings without an answer. They are counted, not timed, because this process may have been suspended. */
+/**
+ * Maximum number of consecutive pings without an answer. Time is not measured, because this process may have been suspended.
+ */
 const unansweredMax = 3;
 
-/** Terminates a WebSocket whose peer does not answer pings. */
+/** Terminates a WebSocket if the other side does not answer pings. */
 export function endWhenSilent(socket: WebSocket, pingEveryMs = pingEveryMsDefault): void {
   let unanswered = 0;
   const onFrame = (): void => {

@@ -35,12 +35,12 @@ type Context = Pick<
 
 const sinceMsDefault = 3600 * 1000;
 
-/** Organisation of a key. A request without a key belongs to none, so only operators may read its decision. */
+/** Returns the organisation of a key. A request without a key belongs to none, so only operators may read its decision. */
 function organisationOfKey({ snapshot }: Context, key: string | undefined): string | undefined {
   return key === undefined ? undefined : findKey(snapshot.db, key, wallClockMs())?.organisation;
 }
 
-/** Finds the record to explain, if the actor may read it. Returns undefined for an imagined request. */
+/** Finds the record to explain, if the actor may read it. Returns undefined for a hypothetical request. */
 async function findRecord(
   context: Context,
   actor: Actor,
@@ -55,7 +55,7 @@ async function findRecord(
   return record;
 }
 
-/** Decision of a request, if the actor may read it. The route has checked that a person is a member of some organisation. */
+/** Finds a recorded decision, if the actor may read it. The route has checked that a person is a member somewhere. */
 async function recordedDecision(
   context: Context,
   actor: Actor,
@@ -79,7 +79,7 @@ function noRecord(unanswered: readonly string[]): CommandError {
 
 type Moment = ExplainRequest['at'];
 
-/** Reads the counters for an explanation. To compare two moments it reads tokens only, because the past has nothing else. */
+/** Reads the counters for an explanation. To compare two moments, only tokens count: the past contains nothing else. */
 function readCounters(
   context: Context,
   ask: Pick<ExplainRequest, 'key' | 'organisation' | 'diff'>,
@@ -89,7 +89,7 @@ function readCounters(
   return ask.diff === undefined ? presentCounters(context, asker, nowMs) : pastCounters(context, asker);
 }
 
-/** Question and decision to explain, on the present state or at a past position with the clock of that moment. */
+/** Decides the question to explain, on the present state or at a past position with the time of that moment. */
 async function decideAt(
   context: Context,
   reader: PastReader,

@@ -1,4 +1,4 @@
-/** Metrics of the gateways as this replica knows them, because a scraper learns nothing from a silent gateway. */
+/** Exports metrics of gateways as this replica knows them, because a silent gateway cannot be scraped. */
 import { Gauge, type Registry } from 'prom-client';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { HeadView, Seen, StatusBoard } from '../gateways/status-board.ts';
@@ -10,7 +10,7 @@ interface FleetSource {
   readonly head: () => HeadView;
 }
 
-/** Exposes each gateway's state, lag and silence. If several processes share a name, the largest lag and silence count. */
+/** Exports each gateway's state, lag and silence. If several processes share a name, the largest lag and silence count. */
 export function observeFleet({ registry, board, head }: FleetSource): void {
   new Gauge({
     name: 'headgate_gateway_state',

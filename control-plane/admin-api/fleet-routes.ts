@@ -40,7 +40,7 @@ function describeGateway(context: Context, seen: Seen): GatewayStatus {
 
 const round = (seconds: number): number => Math.round(seconds * 1000) / 1000;
 
-/** Forgets the gateways of this name. Returns the number of forgotten processes. */
+/** Forgets the gateways with this name and returns the number of their processes. */
 function forget({ fleetMemory }: Context, name: string): Promise<number> {
   return fleetMemory.forget(name).catch((error: unknown) => {
     throw new CommandError('LogUnavailable', 'the removal could not be published', {
@@ -50,7 +50,7 @@ function forget({ fleetMemory }: Context, name: string): Promise<number> {
   });
 }
 
-/** Number of processes with this name, and of those that reported in the last ten seconds. */
+/** Returns the number of processes with this name, and how many of them have reported recently. */
 function countReports({ board }: Context, name: string): { known: number; reporting: number } {
   const named = board.gateways().filter(({ report }) => report.name === name);
   return { known: named.length, reporting: named.filter((seen) => !board.isSilent(seen)).length };

@@ -1,4 +1,4 @@
-/** Health, readiness and metrics of a control-plane replica. */
+/** Serves health, readiness and metrics of a control-plane replica. */
 
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { type Check, type HealthServer, startHealthServer } from '../../shared/runtime/health-server.ts';
@@ -29,7 +29,7 @@ export interface HealthSettings extends Replica, ListenAddress {
   readonly certificate: Certificate | undefined;
 }
 
-/** Rejects if the address cannot be bound. */
+/** Starts the listener for health and metrics. Rejects if the address cannot be bound. */
 export async function startHealth(settings: HealthSettings): Promise<HealthServer> {
   const { agents, board, snapshot, metrics, connections, certificate, host, port } = settings;
   const observed = new ObservedMetrics(metrics.registry);
@@ -55,7 +55,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
 
 const reportedMs = 10_000;
 
-/** Whether reads should go to another replica. False while the log is unreachable: no other replica is likely better off. */
+/** Whether reads should go to another replica. False while the log is unreachable: others are probably no better off. */
 function isSurpassed({ board, replica, replicator }: Replica): boolean {
   if (!replicator.reachable) return false;
   return board.controlPlanes().some(({ report: { name, halted, stopped }, seenMs }) => {
@@ -84,14 +84,14 @@ function checks(view: Replica): Check[] {
       detail: snapshot.head.signers.length > 0 ? 'the log is signed' : 'the log is not signed',
     },
     { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
-    // Informs operators only. A misconfigured gateway does not make this replica unready.
+    // Only informs operators, because a misconfigured gateway does not make this replica unready.
     { name: 'gateways', ok: true, detail: gatewaysDetail(board) },
     { name: 'usage', ok: true, detail: usageDetail(view.usageFile()) },
     ...findings(view),
   ];
 }
 
-/** Describes the state of usage.db. Informs operators only, because whatever can be read is correct. */
+/** Describes the state of `usage.db`. Only informs operators, because all that can be read is correct. */
 function usageDetail({ checkedMsAgo, faults: [first, ...more] }: UsageFileState): string {
   if (first !== undefined)
     return `usage.db is damaged: ${first.object}: ${first.text}${more.length > 0 ? `; ${more.length} more` : ''}`;
@@ -100,7 +100,7 @@ function usageDetail({ checkedMsAgo, faults: [first, ...more] }: UsageFileState)
     : `checked ${Math.round(checkedMsAgo / 60_000)} min ago`;
 }
 
-/** Findings of `doctor` about the log and the processes. They inform operators and never fail the readiness check. */
+/** Returns findings of `doctor` about the log and the processes, to inform operators. They never affect readiness. */
 function findings(view: Replica): Check[] {
   return diagnose(processFacts(view), ['log', 'control-planes', 'gateways'])
     .checks.filter(({ level }) => level !== 'ok')

@@ -24,7 +24,7 @@ type Context = Pick<
 
 const changesMax = 10_000;
 
-/** Returns the position. Throws NotFound if its commit does not exist yet. */
+/** Returns the position. Throws CommandError `NotFound` if there is no commit at it yet. */
 function known({ snapshot }: Context, position: number): number {
   if (position <= snapshot.seq) return position;
   throw new CommandError('NotFound', `there is no position ${position}; the log is at ${snapshot.seq}`);
@@ -49,12 +49,12 @@ async function changes(
   };
 }
 
-/** Says where the history begins, in answers that are incomplete because older states were removed. */
+/** Returns fields that say where the history begins, for answers that are incomplete because older states were removed. */
 export function historyCut(begin: number | undefined) {
   return begin === undefined ? {} : { historyFrom: begin, historyNext: keepMore };
 }
 
-/** Adds the route that undoes a commit. A repeat does not ask the history, which may be busy or cut by then. */
+/** Adds the route that undoes a commit. A repeated request does not ask the history, which may be busy or trimmed by then. */
 export function addUndo(app: FastifyInstance, context: Context): void {
   addRoute(app, 'commit.undo', async (request, reply) => {
     const of = known(context, parseQuery(adminOperations['commit.undo'].params, request.params).position);
@@ -78,7 +78,7 @@ export function historyHandlers(context: Context): OperationHandlers<HistoryName
       const { db, seq: position } = context.snapshot;
       checkUnchanged(inverse, db, of);
       const commands = inverse.commands.map(shownCommand);
-      // An earlier CLI does not know the list. Given several commands, it must not run one and report that all are done.
+      // An earlier CLI does not know the list. If there are several commands, it must not run only one and report success.
       const [only] = commands.length === 1 ? commands : [];
       return { of, ...only, commands, position };
     },

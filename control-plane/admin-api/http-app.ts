@@ -1,4 +1,4 @@
-/** Common parts of a control plane's HTTP servers: limits, JSON bodies, and one envelope for the errors of all layers. */
+/** Common parts of a control plane's HTTP servers: limits, JSON bodies, and one error envelope for all layers. */
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
@@ -15,10 +15,10 @@ import { CommandError, type CommandErrorType } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
 import { readBodies } from './request-bodies.ts';
 
-/** Times within which a client must send its headers, and its whole request. */
+/** Time limits in ms for receiving a request's headers and, with `requestTimeoutMs`, the whole request. */
 const headersTimeoutMs = 30_000;
 const requestTimeoutMs = 60_000;
-/** Largest number of requests handled in one turn of the event loop. A list of a large fleet takes about 10 ms. */
+/** Maximum number of requests that are handled in one turn of the event loop. A list of a large fleet takes about 10 ms. */
 const handledMax = 8;
 
 export interface HttpListener {
@@ -30,7 +30,7 @@ export interface HttpListener {
   readonly bodies: BodyBudgets;
 }
 
-/** Replaces Fastify's compilers, which cost start-up time. Requests are parsed once, by code that names every fault. */
+/** Replaces Fastify's compilers, which cost start-up time. Requests are parsed once, by code that reports every fault. */
 export const compilersFactory: object = {
   buildValidator: () => () => (data: unknown) => ({ value: data }),
   buildSerializer: () => () => (answer: unknown) => JSON.stringify(answer),
@@ -46,7 +46,7 @@ export function createHttpApp({ logger, bodies, ...listener }: HttpListener): Fa
       const refusals = { badHttp: refuseHead, unreadable: refuseUnreadable };
       return createHttpServer({ ...options, ...refusals }, handle) as Server;
     },
-    // `createHttpServer` answers client errors instead.
+    // `createHttpServer` answers client errors, so Fastify must not.
     clientErrorHandler: () => undefined,
     frameworkErrors: (error, request, reply) => {
       // No hook runs after a framework error, so nothing else would end an upgraded socket.
@@ -63,12 +63,12 @@ export function createHttpApp({ logger, bodies, ...listener }: HttpListener): Fa
   return app;
 }
 
-/** Address to listen on, and the option that sets the port. */
+/** Address to listen on, and the name of the option that sets its port. */
 export interface AppAddress extends ListenAddress {
   readonly portFlag: string;
 }
 
-/** Starts to listen, and lets `closers` close the app. */
+/** Starts to listen, and registers the app with `closers`. */
 export async function openHttpApp(
   app: FastifyInstance,
   { host, port, portFlag }: AppAddress,
@@ -93,7 +93,7 @@ function refuseHead({ socket }: IncomingMessage, response: ServerResponse, fault
   response.end(JSON.stringify(refusal.envelope('/')));
 }
 
-/** Answers a request that the parser refuses, and closes the connection. The path of such a request is not known. */
+/** Answers a request that the parser refuses, and closes the connection. The path of the request is not known. */
 function refuseUnreadable(error: ParserError, socket: Socket): void {
   if (refused.has(socket)) {
     socket.destroySoon();

@@ -1,4 +1,4 @@
-/** Routes of limits: their present use by organisations and visitors, over all gateways. */
+/** Routes of limits: how much organisations and visitors use at present, over all gateways. */
 import { isDeepStrictEqual } from 'node:util';
 import type { LimitUse, OperationAnswer, OperationQuery, Organisation } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
@@ -35,13 +35,13 @@ type MutableGateway = {
   -readonly [Name in keyof LimitUse['gateways'][number]]: LimitUse['gateways'][number][Name];
 };
 
-/** Sums the use at all gateways, or at one if it is named. Returns null if the use is not known. */
+/** Sums the use at all gateways, or at `gateway` if it is given. Returns null if the use is not known. */
 function sumUses(uses: readonly GaugeUse[] | undefined, gateway?: string): number | null {
   if (uses === undefined) return null;
   return uses.reduce((sum, { name, used }) => (name === (gateway ?? name) ? sum + used : sum), 0);
 }
 
-/** Present use as gateways report it. A part is undefined if it has no limit or is not known. */
+/** Present use as the gateways report it. `requests` or `inFlight` is undefined if it has no limit or is not known. */
 interface Gauged {
   readonly ms: number;
   readonly minuteMs: number;
@@ -61,7 +61,7 @@ function gauged(
   return { ms: nowMs, minuteMs, requests, inFlight: ofLimit(concurrency, inFlightWindow) };
 }
 
-/** Sums the use of each gateway, which may have had several data folders, and several processes in a minute. */
+/** Sums the use of each gateway, because it may have had several data folders, and several processes within a minute. */
 function listGatewayUses(
   { counters, gauges }: Context,
   { subject, period }: Use,
@@ -141,7 +141,7 @@ function ofVisitors(context: Context, nowMs: number): LimitUse {
   return shown(context, use, gauged(context, use, nowMs));
 }
 
-/** Adds the limits of gateways that the open change has reached, if they differ. */
+/** Adds the limits that apply at gateways which the open change has reached, if they differ. */
 function withWave({ snapshot }: Context, use: LimitUse): LimitUse {
   const { tier, requests, concurrency, tokens } = use;
   if (tier === null) return use;
@@ -183,7 +183,7 @@ function planLimits(
   return (suspended || tier === null ? undefined : find(tier)) ?? nothingAllowed;
 }
 
-/** Largest used fraction of any limit. */
+/** Returns the largest used fraction of any limit. */
 function nearest({ limits, tokens }: Use, { requests, inFlight }: Gauged): number {
   const part = (used: number | null, limit: number | null): number =>
     used === null || limit === null || limit === 0 ? 0 : used / limit;
@@ -196,7 +196,10 @@ function nearest({ limits, tokens }: Use, { requests, inFlight }: Gauged): numbe
 
 const byNearest = { name: 'nearest' };
 
-/** Lists the organisations nearest to a limit first. One whose use changes between two pages may be on both or on neither. */
+/**
+ * Lists the organisations that are nearest to a limit first. If an organisation's use changes between two pages, it may be on
+ * both or on neither.
+ */
 function* pageOfUses(
   context: Context,
   { limit = pageRows.default, after }: OperationQuery<'limits.list'>,

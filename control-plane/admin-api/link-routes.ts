@@ -1,4 +1,4 @@
-/** Routes that make sign-in links to the console, for the operator and for members of an organisation. */
+/** Routes that create sign-in links to the console, for operators and for members of an organisation. */
 import type { z } from 'zod';
 import { type commandQuerySchema, managingRoles } from '../../schemas/admin/admin-row.ts';
 import { daySeconds } from '../../schemas/durations.ts';
@@ -21,7 +21,7 @@ function requireLinks({ links }: Context): SignInLinks {
   });
 }
 
-/** Removes the ticket from the link in a dry run, so that nobody can sign in with it. */
+/** Removes the ticket from the link in a dry run, so that nobody can sign in with the link. */
 function shown(link: SignInLink, { dryRun }: z.output<typeof commandQuerySchema>): SignInLink {
   return dryRun === 'true' ? { ...link, url: link.url.split('#', 1)[0] ?? '' } : link;
 }

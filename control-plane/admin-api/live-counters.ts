@@ -1,4 +1,4 @@
-/** Counters that an imagined request would meet. For a past moment only the tokens are known. */
+/** Returns the counters that a hypothetical request would meet. At a past moment, only the tokens are known. */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { windowStartMs } from '../../shared/decision/decide.ts';
@@ -8,7 +8,7 @@ import type { AdminContext } from './context.ts';
 
 export interface FoundCounters {
   readonly counters: CounterFacts;
-  /** Age of the oldest report used, or undefined if requests and weights in flight are not known. */
+  /** Age in seconds of the oldest report that was used, or undefined if requests and weights in flight are not known. */
   readonly ageSeconds: number | undefined;
 }
 
@@ -20,7 +20,9 @@ interface Used {
 
 const nothing: Used = { windowUsed: 0, inFlight: 0 };
 
-/** `asker` is undefined for a visitor who has made no turn, and for a caller whose requests are not counted. */
+/**
+ * Reads present counters. `asker` is undefined for a visitor without turns and for callers whose requests are not counted.
+ */
 export function presentCounters(
   { counters, usage, gauges }: Sources,
   asker: Asker | undefined,
@@ -54,7 +56,9 @@ export function pastCounters(
   };
 }
 
-/** Tokens that the pool completed: the higher of the gateways' counters, published within a minute, and their usage rows. */
+/**
+ * Returns the pool tokens used: the gateways' counters, published within a minute, or the usage rows, whichever is higher.
+ */
 export function poolTokens(
   { counters, usage }: Pick<AdminContext, 'counters' | 'usage'>,
   organisation: string,
@@ -63,7 +67,7 @@ export function poolTokens(
   return Math.max(counters.used(organisation, period).tokens, usage.poolTokens(organisation, period));
 }
 
-/** Tokens that an organisation has used of its allowance in the asker's period. */
+/** Returns how many tokens of its allowance the asking organisation has used in the period. */
 export function readPoolTokens(
   sources: Pick<Sources, 'counters' | 'usage'>,
   asker: Asker | undefined,
@@ -73,7 +77,7 @@ export function readPoolTokens(
   return Math.max(0, poolTokens(sources, organisation, period) + adjustment);
 }
 
-/** Returns undefined while gauges cannot be read. */
+/** Reads the present use of limits. Returns undefined while it cannot be read from the topic. */
 function readUse(gauges: Sources['gauges'], subject: string, nowMs: number): Used | undefined {
   const requests = gauges.uses(subject, windowStartMs(subject, nowMs));
   const inFlight = gauges.uses(subject, inFlightWindow);

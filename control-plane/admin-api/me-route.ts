@@ -1,4 +1,4 @@
-/** Describes the caller and the commands open to them, from the table that decides access. */
+/** Describes the caller and the commands that the caller may run, from the table that decides access. */
 import { adminOperations } from '../../schemas/admin/admin.ts';
 import { operationNames } from '../../schemas/admin/admin-routes.ts';
 import type { Access } from '../../schemas/admin/admin-row.ts';
@@ -10,7 +10,7 @@ import { isCommand, type OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot'>;
 
-/** All commands except the console link, which every operator can make. */
+/** All commands except the console link, which every operator can create. */
 const commandNames = operationNames.filter((name) => isCommand(name) && name !== 'console.link');
 
 function listCommands(role: Role | 'operator'): string[] {

@@ -1,4 +1,4 @@
-/** WebSocket of node agents. The token is checked before the upgrade, refusals are identical, and any `Origin` is refused. */
+/** WebSocket route for agents. Tokens are checked before the upgrade, refusals are identical, `Origin` is not accepted. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { nodeConnectPath } from '../../schemas/records/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -20,7 +20,7 @@ const obstacles = {
     }),
 } as const;
 
-/** Shortest time between two log lines about refused agents, because an attacker could fill the disk with more. */
+/** Minimum time in ms between two log lines about refused agents, because an attacker could fill the disk with more. */
 const refusalLogMs = 1000;
 
 export function registerNodeRoutes(app: FastifyInstance, context: Context): void {

@@ -1,4 +1,4 @@
-/** Builds the OpenAPI document of the admin API from the server's routes, on first use because few clients ask for it. */
+/** Builds the OpenAPI document of the admin API from the server's routes, on first use because few clients request it. */
 import type { FastifyInstance, FastifySchema, RouteOptions } from 'fastify';
 import { z } from 'zod';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
@@ -20,7 +20,7 @@ interface FileAnswer {
   readonly content: Readonly<Record<string, { readonly schema: z.ZodType }>>;
 }
 
-/** Describes the routes that are added after this call. The returned function builds the document on its first call. */
+/** Describes the routes that are added after this call. The returned function builds the document when it is first called. */
 export function buildDocument(app: FastifyInstance): () => ApiDocument {
   const paths: Record<string, Record<string, () => object>> = {};
   app.addHook('onRoute', ({ method, url, schema, config }) => {
@@ -78,7 +78,7 @@ function jsonContent(schema: z.ZodType, io: 'input' | 'output'): object {
   return { 'application/json': { schema: jsonSchema(schema, io) } };
 }
 
-/** Describes a schema. Responses may contain additional properties, because a client must accept fields of later versions. */
+/** Describes a schema. Answers may contain more properties, because clients must accept fields that later versions add. */
 function jsonSchema(schema: z.ZodType, io: 'input' | 'output') {
   const { $schema, ...described } = z.toJSONSchema(schema, {
     io,

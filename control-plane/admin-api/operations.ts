@@ -1,6 +1,6 @@
 /**
- * Turns the table of operations into routes: path, access, bounds and description come only from the table. An answer is sent
- * as the handler returned it, without filtering by its schema.
+ * Converts the table of operations to routes. Path, access, limits and description come only from the table. Answers are sent
+ * as handlers return them and are not filtered by their schemas.
  */
 import type {
   FastifyInstance,
@@ -37,7 +37,7 @@ declare module 'fastify' {
   }
 }
 
-/** Call of an operation, with its parts parsed by their schemas. */
+/** A call of an operation, whose parts have been parsed with their schemas. */
 export interface AskedOf<Name extends OperationName> {
   readonly params: OperationParams<Name>;
   readonly query: OperationQuery<Name>;
@@ -49,20 +49,20 @@ export interface AskedOf<Name extends OperationName> {
 type StreamName = {
   [Name in OperationName]: (typeof adminOperations)[Name] extends { mediaType: string } ? Name : never;
 }[OperationName];
-/** Result of a handler. The handler of a stream sends the answer itself. */
+/** Result of a handler. A handler of a stream sends the answer itself, so its result is the reply. */
 type Sent<Name extends OperationName> = Name extends StreamName ? FastifyReply : OperationAnswer<Name>;
 type Handler<Name extends OperationName> = (asked: AskedOf<Name>) => Sent<Name> | Promise<Sent<Name>>;
 export type OperationHandlers<Names extends OperationName> = { readonly [Name in Names]: Handler<Name> };
 
 /** Operations that are neither commands nor reads of the state. */
 type OwnName = Exclude<OperationName, CommandName | StateReadName>;
-/** Operations for programs and gateways. The console's pages do not use them. */
+/** Operations that only programs and gateways use. The console does not serve them. */
 export type ProgramName = 'document.get' | 'event.tail' | 'request.tail' | 'snapshot.get' | 'counters.get';
 export type SharedName = Exclude<OwnName, ProgramName | 'commit.undo'>;
 
 const lines = { description: 'One JSON document a line' };
 const file = { description: 'A file' };
-/** Media type of answers that last as long as their client stays. */
+/** Media type of answers that last until the client leaves. */
 const eventStream = 'text/event-stream';
 const binary = z.string().meta({ format: 'binary' });
 
@@ -78,7 +78,7 @@ export function isCommand(name: OperationName): boolean {
 
 const commandNames: ReadonlySet<string> = new Set(commands.map(({ name }) => name));
 
-/** Options of an operation's route, without its handler. */
+/** Returns the options of an operation's route, without its handler. */
 export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'> {
   const row: OperationRow = adminOperations[name];
   const { method, path: url } = operationRoute(name);
@@ -100,7 +100,7 @@ export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'>
       ...(query && { querystring: query }),
       ...(body && { body }),
     },
-    // Gateways use only GET, and a HEAD request would build the whole answer.
+    // Gateways use only GET, and a HEAD request would build the whole answer in vain.
     ...((access === 'gateway' || row.mediaType === eventStream) && { exposeHeadRoute: false }),
   };
 }
@@ -128,7 +128,7 @@ export function addHandlers<Names extends OperationName>(
   }
 }
 
-/** Refuses routes outside the table. Call it before the first route of the admin API is added. */
+/** Refuses routes that are not in the table. It must be called before the first route of the admin API is added. */
 export function refuseOthers(app: FastifyInstance): void {
   app.addHook('onRoute', ({ method, url, config, websocket }) => {
     if (config?.operation === undefined && websocket !== true)

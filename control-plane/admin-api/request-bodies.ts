@@ -1,4 +1,4 @@
-/** Reads JSON bodies. Each route declares how large they may be, and each caller has a share of the memory for them. */
+/** Reads JSON bodies. Each route declares how large its bodies may be, and each caller has a share of the memory for them. */
 import type { IncomingMessage } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { dropBody, readPieces } from '../../shared/runtime/body-pieces.ts';
@@ -11,25 +11,25 @@ import { type BodyBudgets, type BodyLimit, bodyLimits } from '../core/body-limit
 import { CommandError } from '../core/command-error.ts';
 import { requestActor } from './context.ts';
 
-/** Memory budget of the caller or, on a public route, of the network address. */
+/** Returns the memory budget of the caller or, on a public route, of its network address. */
 function chooseBudget(request: FastifyRequest, bodies: BodyBudgets): MemoryBudget {
   if (request.routeOptions.config.access === 'public')
     return bodies.unknown.of(peerPrefix(request.raw.socket.remoteAddress));
   return bodies.callers.of(callerName(requestActor(request)));
 }
 
-/** Makes an app read JSON bodies only, in place of Fastify's own readers. */
+/** Replaces Fastify's body parsers with one that accepts only JSON. */
 export function readBodies(app: FastifyInstance, bodies: BodyBudgets): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', (request: FastifyRequest) => readJson(request, bodies));
-  // Earlier hooks may refuse the request, so ask for its body only after them.
+  // Earlier hooks may refuse the request, so its body is requested only after them.
   app.addHook('preParsing', (request, reply, payload, done) => {
     askForBody(request, reply);
     done(null, payload);
   });
   app.addHook('onSend', (request, reply, payload, done) => {
     if (request.raw.complete === false) {
-      // Fastify would close the connection, which would reset it before the client has read the answer.
+      // Keeps Fastify from closing the connection, which would reset it before the client has read the answer.
       reply.removeHeader('connection');
       dropBody(request.raw);
     }
@@ -61,7 +61,9 @@ async function readJson(request: FastifyRequest, bodies: BodyBudgets): Promise<u
   return parsed.value;
 }
 
-/** Reads a body as text. Rejects with CommandError or ClientGone. After a refusal, the rest is read and dropped. */
+/**
+ * Reads a body as text. Rejects with CommandError or ClientGone. After a refusal, the rest of the body is read and dropped.
+ */
 async function readText(request: IncomingMessage, bytesMax: number, memory: MemoryBudget): Promise<string> {
   const declared = Number(request.headers['content-length'] ?? bytesMax);
   if (declared > bytesMax) throw bodyRefusal('large', bytesMax);
@@ -78,7 +80,7 @@ async function readText(request: IncomingMessage, bytesMax: number, memory: Memo
   }
 }
 
-/** Returns undefined if the text is not JSON. Drops the parser's own message, because it quotes the text. */
+/** Parses JSON, or returns undefined if the text is not JSON. Drops the parser's own message, because it quotes the text. */
 function tryParse(text: string): { readonly value: unknown } | undefined {
   try {
     return { value: JSON.parse(text) };

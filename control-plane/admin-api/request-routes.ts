@@ -1,4 +1,6 @@
-/** Routes of completed requests: a list and a live stream. Members get one organisation's rows without operators' fields. */
+/**
+ * Routes of completed requests: a list and a live stream. Members see one organisation's rows, without fields for operators.
+ */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
@@ -33,7 +35,7 @@ function isHidden(name: 'node' | 'cause'): boolean {
   return requestFields[name].seenBy === 'operator';
 }
 
-/** Throws CommandError if the actor may not make this query. Called again while a stream lasts. */
+/** Throws CommandError if the actor may not make this query. A stream repeats this check while it lasts. */
 function authoriseQuery({ snapshot }: Context, actor: Actor, query: Filters): void {
   authorise(snapshot.db, actor, readingRoles, () => query.organisation);
   if (actor.person !== undefined && query.node !== undefined && isHidden('node'))
@@ -82,7 +84,7 @@ class Shown {
     return this.#organisation === undefined || organisation === this.#organisation;
   }
 
-  /** Returns undefined if the row belongs to an organisation outside the query. */
+  /** Converts a row for the answer. Returns undefined if it belongs to an organisation outside the query. */
   row({
     gateway,
     row: { request, at, status, endedMs: _ended, n: _n, ...rest },
@@ -104,7 +106,8 @@ class Shown {
 
   #forMembers({ node, cause, key, host, ...row }: RequestRow, ofKey: string | undefined): RequestRow {
     const { organisation } = row;
-    // One of a request's two keys may be another organisation's, and nobody may learn whether its stack exists.
+    // One of the request's two keys may belong to another organisation, and nobody may learn whether a stack of others
+    // exists.
     const isOwnHost =
       host === 'shared' || findStack(this.#context.snapshot.db, host)?.organisation === organisation;
     return {
@@ -118,10 +121,12 @@ class Shown {
 }
 
 const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
-/** Longest cursor that the query allows. */
+/** Maximum length of a cursor in the query. */
 const cursorLengthMax = 12_000;
 
-/** Seals the cursor for one query: a page's end at each gateway would show how many requests all organisations have. */
+/**
+ * Returns the sealer for a query's cursors. A readable cursor would show how many requests all organisations together make.
+ */
 function cursorSealer({ operatorToken }: Context, query: Filters): Sealer {
   const digest = createHash('sha256').update(JSON.stringify(query)).digest('base64url');
   return new Sealer(operatorToken, `page of requests ${digest}`, cursorLengthMax);
@@ -169,25 +174,25 @@ export function requestHandlers(context: Context): OperationHandlers<'request.li
 export interface Following {
   readonly actor: Actor;
   readonly query: OperationQuery<'request.tail'>;
-  /** Returns false once the follower's session has ended. */
+  /** Whether the follower's session is still valid. */
   mayFollow(): boolean;
 }
 
-/** Longest time that a follower may stop reading. Until then rows are collected within bounds; then the stream is cut off. */
+/** Longest time in ms that a follower may stop reading. Then its stream is cut off. Until then, some rows are kept. */
 const readWithinMs = 30_000;
-/** Largest number of rows in one message. More rows are sent as several messages. */
+/** Maximum number of rows in one message. If there are more, they are sent as several messages. */
 const rowsPerMessageMax = 500;
-/** Interval of pulses, shorter than proxies allow a connection to be silent. Each pulse also checks the follower's rights. */
+/** Interval in ms between pulses, shorter than the silence that proxies allow. Each also checks the follower's rights. */
 const pulseMs = 10_000;
 
-/** Largest number of rows per second in a member's stream, as many as a page shows. Gateways count the others as missed. */
+/** Maximum number of rows per second in a member's stream, as many as a page shows. Gateways count further rows as missed. */
 const memberRowsPerSecond = 100;
 
 function memberRate({ 'rows-per-second': asked = memberRowsPerSecond }: Following['query']): number {
   return Math.min(asked, memberRowsPerSecond);
 }
 
-/** Sends server-sent events, as schemas/admin/requests.ts defines them, until the client leaves. */
+/** Sends server-sent events, as `schemas/admin/requests.ts` defines them, until the client leaves. */
 export function followRequests(reply: FastifyReply, context: Context, following: Following): FastifyReply {
   const { actor, query } = following;
   authoriseQuery(context, actor, query);
@@ -203,14 +208,14 @@ export function followRequests(reply: FastifyReply, context: Context, following:
   const timer = setInterval(() => pulse(response, context, following), pulseMs);
   response.once('close', () => clearInterval(timer));
   send(response, context, following, asked, client).catch((error: unknown) => {
-    // A follower that waited too long for the newest rows, or has left, asks again. Nothing failed.
+    // A follower that waited too long for the newest rows, or has left, asks again, so this is no failure.
     if (!(error instanceof CommandError)) context.logger.warn({ err: error }, 'a stream of requests failed');
     response.destroy();
   });
   return reply;
 }
 
-/** Writes the rows in messages, each with its newest row last. Resolves once the client can take more. */
+/** Writes rows as messages, each with its newest row last. Resolves once the client can take more. */
 export async function writeRows(
   response: ServerResponse,
   rows: readonly RequestRow[],
@@ -239,7 +244,7 @@ function mayStillFollow(context: Context, { actor, query, mayFollow }: Following
   }
 }
 
-/** Sends a pulse, or ends the stream if its follower may no longer follow it. */
+/** Sends a pulse, or ends the stream if its follower no longer has the right to follow it. */
 function pulse(response: ServerResponse, context: Context, following: Following): void {
   if (mayStillFollow(context, following)) writeEvent(response, 'pulse', {});
   else {
@@ -248,7 +253,10 @@ function pulse(response: ServerResponse, context: Context, following: Following)
   }
 }
 
-/** Reads the list once the gateways are followed, so that no row is missed in between. A row that is in both is sent once. */
+/**
+ * Sends the list and then live rows. The list is read after the gateways are followed, so that no row is missed. A row in
+ * both is sent only once.
+ */
 async function send(
   response: ServerResponse,
   context: Context,
@@ -259,7 +267,7 @@ async function send(
   const { actor, query } = following;
   let sent: Set<string> | undefined;
   for await (const { rows, silent, missed } of context.liveRequests.follow(context, asked, client)) {
-    // Created for each batch, so that keys that were created or renamed meanwhile are known.
+    // Creates this for each batch, so that keys that were created or renamed in the meantime are known.
     const shown = new Shown(context, actor, query);
     const given = rows.flatMap((row) => shown.row(row) ?? []);
     if (sent === undefined) {

@@ -1,14 +1,14 @@
-/** Writes server-sent events for the console's pages. */
+/** Writes server-sent events for the pages of the console. */
 import type { ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 
-/** Most bytes that are buffered for a browser that does not read. Beyond this the stream is cut off. */
+/** Maximum number of bytes buffered for a browser that does not read. Above this, the stream is cut off. */
 const bufferedBytesMax = 1024 * 1024;
 
 export function beginEvents(reply: FastifyReply): ServerResponse {
   reply.hijack();
   const response = reply.raw;
-  // Fastify does not send the headers of a hijacked reply, so copy those that hooks have set.
+  // Fastify does not send the headers of a hijacked reply, so copies those that hooks have set.
   for (const [name, value] of Object.entries(reply.getHeaders())) response.setHeader(name, value ?? '');
   response.on('error', () => response.destroy());
   response.writeHead(200, {
@@ -19,7 +19,7 @@ export function beginEvents(reply: FastifyReply): ServerResponse {
   return response;
 }
 
-/** Writes an event. `data` is JSON text, or an object to serialise. */
+/** Writes one event. `data` is JSON text, or an object that is serialised. */
 export function writeEvent(response: ServerResponse, event: string, data: object | string): void {
   if (response.writableEnded) return;
   response.write(`event: ${event}\ndata: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`);

@@ -14,10 +14,10 @@ type Context = Pick<
   'snapshot' | 'attempts' | 'dataDir' | 'operatorToken' | 'gatewayToken' | 'previousGatewayToken'
 >;
 
-/** Longest time that a download may make no progress, because other downloads wait for it. */
+/** Longest time in ms that a download may make no progress, because other downloads wait for it. */
 const idleMsMax = 30_000;
 const progressEveryMs = 5000;
-/** Time allowed for a download: one minute, plus its bytes at this pace. */
+/** Minimum time limit in ms for a download. It is extended by the file's bytes at the pace `sendBytesPerMsMin`. */
 const sendMsMin = 60_000;
 const sendBytesPerMsMin = 256;
 
@@ -36,7 +36,7 @@ export function snapshotHandlers(context: Context): OperationHandlers<'snapshot.
         .catch((error: unknown) => {
           if (!client.signal.aborted) throw error;
         });
-      // The client closed its connection.
+      // There is no copy if the client has closed its connection.
       if (!copy) return reply.hijack();
       const tag = `"${copy.sha256}"`;
       if (request.headers['if-none-match'] === tag) {
@@ -63,7 +63,7 @@ export function snapshotHandlers(context: Context): OperationHandlers<'snapshot.
   };
 }
 
-/** Range of bytes, if the request names this very copy. All other requests get the whole file. */
+/** Returns the requested range of bytes if the request names this very copy. Otherwise the whole file is sent. */
 function selectPart(
   { headers }: FastifyRequest,
   tag: string,

@@ -1,4 +1,4 @@
-/** Routes of the last hour's traffic as gateways counted it: steps for plots, refusals by type, and calls of each key. */
+/** Routes of the last hour's traffic as gateways counted it: steps for plots, refusals by type, and calls per key. */
 import type { OperationAnswer, OperationQuery } from '../../schemas/admin/admin.ts';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
 import { hourMs } from '../../schemas/durations.ts';
@@ -15,15 +15,15 @@ import type { OperationHandlers } from './operations.ts';
 type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
 
 const stepMs = 10_000;
-/** Time after which every gateway has reported its counts. */
+/** Time in ms after which every gateway has reported its counts. */
 const reportedMs = 12_000;
-/** Number of steps whose mean counts as the present. */
+/** Number of steps whose average counts as the present. */
 const stepsOfNow = 3;
 
 type Answer = OperationAnswer<'traffic.get'>;
 type Step = Answer['steps'][number];
 
-/** Narrows the query to what the actor may read: a person's own organisation and its requests to its stacks. */
+/** Limits the query to what the actor may read: for a person, the own organisation and requests to its stacks. */
 function readable(
   { snapshot: { db } }: Context,
   actor: Actor,
@@ -97,7 +97,7 @@ function toStep(endMs: number, step: StepSums, isOfGateways: boolean): Step {
   };
 }
 
-/** Nodes that are answering requests, busiest first. */
+/** Lists nodes that are answering requests, busiest first. */
 function nodesNow({ traffic }: Context, nowMs: number, untilMs: number): NonNullable<Answer['nodes']> {
   const spanMs = stepsOfNow * stepMs;
   const byNode = new Map<string, TrafficSteps>();
@@ -138,12 +138,12 @@ type Activity = OperationAnswer<'organisation.activity'>;
 type FleetRefusal = OperationAnswer<'activity.get'>['refusals'][number];
 type Caller = Activity['callers'][number];
 
-/** Refusals of one organisation, or of all, by type. */
+/** Sums the refusals of one organisation, or of all, by type. */
 function refusalsOf({ traffic }: Context, nowMs: number, of: string | undefined): FleetRefusal[] {
   const all = new Map<string, { readonly type: string; organisation?: string; refused: Refused }>();
   const where = of === undefined ? {} : { organisation: of };
   for (const { row, isRest } of traffic.rows(nowMs, where)) {
-    // The organisation of these refusals is not known, so the answer says that it is partial.
+    // The organisation of these refusals is not known, so the answer is marked as partial.
     if (row.refused === undefined || isRest) continue;
     const { organisation } = row;
     const named = organisation !== visitorsSubject && organisation !== undefined ? { organisation } : {};
@@ -200,7 +200,7 @@ function mostFirst<Counted extends { readonly requests: number }>(counted: Count
   return counted.sort((a, b) => b.requests - a.requests);
 }
 
-/** Extent to which the last hour is known. */
+/** Tells for which part of the last hour, and for which gateways, the counts are complete. */
 function howFar(
   { snapshot, traffic, board }: Context,
   nowMs: number,

@@ -18,7 +18,7 @@ import type { OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot' | 'past' | 'usage' | 'counters' | 'gauges'>;
 
-/** Largest number of periods in an answer, newest first. */
+/** Maximum number of periods in an answer, newest first. */
 const periodsListed = 24;
 const rowsPerRead = 500;
 
@@ -49,7 +49,7 @@ function usage(context: Context, query: OperationQuery<'usage.get'>): UsageTotal
   };
 }
 
-/** Sums of the present UTC day and month. */
+/** Sums the usage of visitors in the present UTC day and month. */
 function usageOfVisitors(context: Context, nowMs: number): OperationAnswer<'usage.visitors'> {
   const today = new Date(nowMs).toISOString().slice(0, 10);
   const month = `${today.slice(0, 7)}-01`;
@@ -68,7 +68,7 @@ function usageOfVisitors(context: Context, nowMs: number): OperationAnswer<'usag
   return { visitors: { day: sum(today), month: sum(month) }, position: context.snapshot.seq };
 }
 
-/** Reads the rows of one organisation by its periods, so that no other organisation's rows are read. */
+/** Yields usage lines. One organisation's rows are read by its periods, so that no other organisation's rows are read. */
 async function* lines(context: Context, query: OperationQuery<'usage.export'>): AsyncIterable<string> {
   const { organisation } = query;
   if (organisation === undefined) yield* readUsageLines(context, query, {});
@@ -77,7 +77,7 @@ async function* lines(context: Context, query: OperationQuery<'usage.export'>): 
       yield* readUsageLines(context, query, { organisation, period });
 }
 
-/** Adds the names of keys, because ids mean nothing to people. Each name is looked up once per slice. */
+/** Formats rows with the names of their keys, because ids mean nothing to people. Each name is looked up once per slice. */
 async function linesWithNames(
   context: Context,
   slice: readonly { readonly row: UsageRow }[],
@@ -90,7 +90,7 @@ async function linesWithNames(
   return slice.map(({ row }) => `${JSON.stringify(toUsageLine(row))}\n`).join('');
 }
 
-/** Names of the keys in the state. Removed keys are looked up in the history if it answers. */
+/** Looks up the names of keys in the state. Keys that are no longer there are looked up in the history, if it answers. */
 async function keyNames(
   { snapshot, past }: Context,
   ids: readonly string[],
@@ -131,7 +131,7 @@ type UsageName = 'usage.get' | 'usage.keys' | 'usage.visitors' | 'usage.export';
 
 export function usageHandlers(context: Context): OperationHandlers<UsageName> {
   const { db } = context.snapshot;
-  /** Only operators may read the usage of all organisations together. */
+  /** Authorises the query. Only operators may read the usage of all organisations together. */
   const mayRead = (request: FastifyRequest, organisation: string | undefined): void =>
     authorise(
       db,
