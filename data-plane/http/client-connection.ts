@@ -50,7 +50,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   readonly #reader = new MessageReader(new RequestHeadReader(headerBytesMax), this, headerBytesMax);
   #state: ConnectionState = 'waiting';
   #exchange: Exchange | undefined;
-  /** Whether the exchange has not been passed on yet. It is, once all bytes that were read with its head are available. */
+  /** Whether the exchange still waits to be passed on, until all bytes that were read with its head are available. */
   #isNew = false;
   #ahead: Buffer[] = [];
   #aheadBytes = 0;

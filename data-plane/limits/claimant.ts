@@ -19,7 +19,7 @@ import { cutOffMs, StandingShare } from './standing-share.ts';
 
 /** Longest time in ms between two records. Changes are batched until then, because each record is costly to read. */
 const quietMsMax = 1000;
-/** Silence in ms after which another process loses its hold on all room. By then it no longer uses it (see `cutOffMs`). */
+/** Silence in ms after which another process loses its hold on all room, which it no longer uses by then (`cutOffMs`). */
 const silentMs = 2500;
 /** Silence in ms after which another process counts as ended, so that its requests in flight no longer count. */
 const endedMs = 10_000;
@@ -155,7 +155,7 @@ export class Claimant {
     return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
   }
 
-  /** Whether a first request may start before its claim is granted. Without standing shares, and if every gateway could. */
+  /** Whether a first request may start before its claim is granted: without standing shares, if all gateways could. */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
     const row = this.#fold.row(limit);
@@ -202,7 +202,7 @@ export class Claimant {
     this.#waiters.expire(({ sinceMs, untilMs }) => untilMs <= nowMs && sinceMs < answeredMs);
   }
 
-  /** Detects that this process was suspended. Only suspension delays calls to this function so long, a slow log does not. */
+  /** Detects that this process was suspended. Only suspension delays calls for so long; a slow log does not. */
   #notePause(nowMs: number): void {
     if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
     this.#tickMs = nowMs;

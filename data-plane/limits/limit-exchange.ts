@@ -34,7 +34,7 @@ const restMs = 40;
 const idleRestMs = 200;
 /** Age in ms of the oldest records that a start reads. Longer than a minute plus the usual difference between clocks. */
 const readBackMs = 70_000;
-/** Maximum number of unacknowledged records, and of reports. Beyond it, more are dropped, so that memory stays bounded. */
+/** Maximum number of unacknowledged records, and of reports. Further ones are dropped, so that memory stays bounded. */
 const appendingMax = 4;
 /** Pause in ms per node in a report. Reading reports from 50 gateways about a thousand nodes then takes 1 % of a core. */
 const reportPauseMs = 1;

@@ -80,7 +80,7 @@ export class OwnLimit {
     this.limit = limit;
   }
 
-  /** Whether this limit can be dropped: its minute is over everywhere, or nothing is in flight and the log shows so. */
+  /** Whether this limit can be dropped: its minute is over everywhere, or nothing is in flight and the log shows it. */
   isOver(readN: number, wallMs: number): boolean {
     if (this.waiting > 0) return false;
     if (this.window !== inFlightWindow) return this.window + windowKeptMs < wallMs;

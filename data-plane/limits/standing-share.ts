@@ -11,7 +11,7 @@ import type { OwnLimit } from './own-limit.ts';
 export const cutOffMs = 2000;
 /** Delay in ms between a process's first record and the first minute in which the process is a member. */
 const joinMs = 5000;
-/** Time in ms before the start of membership by which its record must be read back. Others then know it or are cut off. */
+/** Time in ms before a process becomes a member by which its record must be read back. Others then know it or are cut off. */
 const knownMs = cutOffMs + 1000;
 
 export class StandingShare {

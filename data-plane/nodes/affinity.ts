@@ -53,7 +53,7 @@ interface Candidate {
 /** Counts the requests for one model in one place. */
 interface Group {
   requests: number;
-  /** Average requests in flight per candidate, its time (ms), and the requests since then. Only used with many candidates. */
+  /** Average number of requests in flight per candidate, when it was computed (ms), and the number of requests since. */
   mean: number;
   meanMs: number;
   meanRequests: number;

@@ -12,7 +12,7 @@ import type { BodyPieces } from './body-pieces.ts';
 import type { NodePools, Upstream } from './node-pools.ts';
 import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
-/** Reason why a call failed. For `unreached` and `own`, no byte was sent. `own` is our own fault. `lost` is the rest. */
+/** Reason why a call failed. For `unreached` and `own`, no byte was sent. This process caused `own`. `lost` is the rest. */
 export type CallFailureKind = 'unreached' | 'own' | 'timeout' | 'lost';
 
 /** Error of a failed call. Its message is for the log and contains no text from the node or the client. */

@@ -23,7 +23,7 @@ const looksInRest = 8;
 const probeAfterMs = 60_000;
 
 const readBytes = 64 * 1024;
-/** Buffer into which all connections read in turn. Smaller than its `ArrayBuffer`, because readers may keep a full one. */
+/** Buffer into which all connections read in turn. Must not fill its `ArrayBuffer`, or readers may take it over. */
 const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
 
 /** Reads from connections, in turns that nodes share equally, so that no node can block the others. */

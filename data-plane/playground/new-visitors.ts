@@ -46,7 +46,7 @@ export class NewVisitors {
   readonly #checks = new CallBudget(checksPerSecond);
   readonly #othersChecks = new CallBudget(othersChecksPerSecond);
   readonly #monotonicMs: () => number;
-  /** The last check. Checks run one after the other, so that other processors stay free for requests. */
+  /** The last check. Checks run one after the other, so that the other processors stay free for requests. */
   #checking: Promise<unknown> = Promise.resolve();
   #hour = 0;
 

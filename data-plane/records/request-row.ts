@@ -108,7 +108,7 @@ const outcomeTexts: Readonly<Record<RequestOutcome, readonly string[]>> = {
   ended: recordedEnds,
 };
 
-/** Creates a check whether a text may contain a match. Most contain none, and parsing costs twenty times as much. */
+/** Creates a function that tells whether a text may contain a match. Parsing the text would cost twenty times as much. */
 export function mayHave(query: GatewayQuery): (text: string) => boolean {
   const { type, model, key, node, outcome } = query;
   const named = [type, model, key, node].filter((each) => each !== undefined).map((each) => [each]);

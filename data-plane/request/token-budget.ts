@@ -104,7 +104,7 @@ export interface Counted {
 /** Maximum time in ms to find a node that can count, however many candidates are left. */
 const searchMs = waits.nodeSearch.ms;
 
-/** Lets a candidate count the prompt. Tries another only while none has received it, because that one must also answer. */
+/** Lets a candidate count the prompt. Tries others only until one has received it, because that node must also answer. */
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },
   candidates: readonly Route[],

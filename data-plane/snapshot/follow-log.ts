@@ -142,7 +142,7 @@ export async function openPublisher(
   return publisher;
 }
 
-/** Opens the snapshot on disk, or a downloaded one. It is compared with the log before folding, so a wrong log is harmless. */
+/** Opens the snapshot on disk, or downloads one. It is compared with the log before folding, so a wrong log does no harm. */
 async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<Snapshot> {
   const { dataDir, logger, controlPlanes, gatewayToken: token, intervals } = settings;
   const { downloadSpreadMs: spreadMs } = { ...snapshotIntervals, ...intervals };

@@ -28,7 +28,7 @@ export interface TraceExport {
 
 interface Options extends WatchOptions {
   readonly name: string;
-  /** Called when the process stops. Waiting spans are then sent for at most two seconds. */
+  /** Runs tasks when the process stops. Waiting spans are then sent, for at most two seconds. */
   readonly closers: Closers;
 }
 

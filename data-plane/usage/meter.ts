@@ -156,7 +156,7 @@ export class Meter {
     return loaded.then((results) => results.every((isKnown) => isKnown));
   }
 
-  /** Tokens that count against a period's allowance (specification, Limits 4), also the latest. `period` is its first day. */
+  /** Tokens that count against a period's allowance (specification, Limits 4), with the latest. It begins on `period`. */
   poolTokens(organisation: string, period: string): number {
     const used = this.#used(accountOfOrganisation(organisation, period));
     return Math.max(used + (this.#options.adjustmentOf?.(organisation, period) ?? 0), 0);

@@ -129,22 +129,22 @@ export class Outbox {
     return isDone;
   }
 
-  /** Sets the listener that is called when more rows are stored safely and can be shipped. Replaces the one before. */
+  /** Sets the one listener that is called when more rows are stored safely and can be shipped. */
   setOnDurable(listener: () => void): void {
     this.#onDurable = listener;
   }
 
-  /** Sets the listener that is called after each attempt to write. Replaces the one before. */
+  /** Sets the one listener that is called after each attempt to write. */
   setOnWritten(listener: () => void): void {
     this.#onWritten = listener;
   }
 
-  /** Sets the listener that is called with the sums that were added to the ledger. Replaces the one before. */
+  /** Sets the one listener that is called with the sums that were added to the ledger. */
   setOnCounted(listener: (entries: readonly CounterEntry[]) => void): void {
     this.#onCounted = listener;
   }
 
-  /** Sets the listener that is called with the sums of rows that were counted or refused. Replaces the one before. */
+  /** Sets the one listener that is called with the sums of rows that were counted or refused. */
   setOnSettled(listener: (entries: readonly CounterEntry[]) => void): void {
     this.#onSettled = listener;
   }

@@ -12,7 +12,7 @@ const keptRowsMax = 4_000;
 export interface Shipment {
   readonly incarnation: string;
   readonly bodies: readonly string[];
-  /** Places of the first row and after the last row in the row log. */
+  /** Place of the first row in the row log, and the place after the last row. */
   readonly of: { readonly from: RowPlace; readonly to: RowPlace };
 }
 

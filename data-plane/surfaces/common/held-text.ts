@@ -5,7 +5,7 @@
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import { UnheldAnswer } from './memory-refusal.ts';
 
-/** Sizes of one charge. Each charge doubles the total, up to a limit, so that few charges are needed. */
+/** Smallest and largest size of a charge in bytes. Each charge doubles the total at first, so that few are needed. */
 const blockBytesMin = 4 * 1024;
 const blockBytesMax = 256 * 1024;
 /** Bytes in memory per character of a text outside the Latin alphabet. */

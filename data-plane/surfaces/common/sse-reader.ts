@@ -69,7 +69,7 @@ export class SseReader {
     return text;
   }
 
-  /** Fast path for events that consist of one `data` line. Returns the rest of the text, from the first other event on. */
+  /** Fast path for events that consist of one `data` line. Returns the text from the first event of another form on. */
   #takePlain(text: string): string {
     let at = 0;
     while (at < text.length) {

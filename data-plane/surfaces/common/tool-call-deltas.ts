@@ -64,7 +64,7 @@ export class ToolCallDeltas {
     return deltas;
   }
 
-  /** Returns `{}` for each call without arguments. Not after the token limit, because clients run a call that looks whole. */
+  /** Returns `{}` for each call without arguments, but not after the token limit: clients run calls that look complete. */
   completed(finish: FinishReason | undefined): ToolCallDelta[] {
     if (finish === undefined || finish === 'length') return [];
     if (this.#unnamed.size > 0) throw namelessCall();

@@ -37,7 +37,7 @@ const imageFactor = 16;
 /** Maximum number of tokens that a model adds to each input. The templates of some rerankers include instructions. */
 const tokensPerInput = { embeddings: 32, rerank: tokensPerPair } as const;
 
-/** Maximum usage of a request. `promptBytes` allows for the template and counts tools twice, so honest engines fit. */
+/** Maximum usage of a request. `promptBytes` allows for the template and counts tools twice, so honest engines stay below. */
 export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: AnsweringNode): UsageBounds {
   const { promptBytes, textBytes } = asked;
   if (asked.kind !== 'chat')
