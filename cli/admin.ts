@@ -1,4 +1,4 @@
-/** Table of the admin commands. A command line only imports the module for its first word. */
+/** Table of the admin commands. For a given command line, only the module that its first word names is imported. */
 import type { CommandModule } from './command-modules.ts';
 import type { NounRow } from './commands/operation-verbs.ts';
 

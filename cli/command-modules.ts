@@ -1,4 +1,4 @@
-/** Function that registers a module's commands. */
+/** A module of the CLI, with the names of its commands and a function that loads it. */
 import type { Command } from 'commander';
 import type { Io } from './terminal/io.ts';
 

@@ -1,4 +1,4 @@
-/** Commands that run processes, in the order of help. */
+/** Commands that run processes, in the order in which help lists them. */
 import type { CommandModule } from './command-modules.ts';
 
 export const processCommands: readonly CommandModule[] = [

@@ -1,4 +1,4 @@
-/** Runs one command line and maps its outcome to an exit code. Never exits the process, because a server may run in it. */
+/** Runs one command line and returns its exit code. Never exits the process, because a server may be running in it. */
 import { Command, CommanderError, Option } from 'commander';
 import { version } from '../shared/runtime/version.ts';
 import { adminCommands } from './admin.ts';
@@ -9,7 +9,7 @@ import { type Io, processIo } from './terminal/io.ts';
 import { formats, parseCommandId, parseMomentOption, parsePosition } from './terminal/options.ts';
 import { findCommand, helpCommand, toUsageError, withNext } from './terminal/usage-errors.ts';
 
-/** Parses and runs `argv` (without interpreter and script). Returns the exit code. */
+/** Parses and runs `argv`, which excludes the interpreter and the script. Resolves to the exit code. */
 export async function main(
   argv: readonly string[],
   processes: readonly CommandModule[] = [],
@@ -21,7 +21,7 @@ export async function main(
     return 0;
   } catch (thrown) {
     if (thrown instanceof Exit) return thrown.exitCode;
-    // The line has a noun but no verb, and commander has printed the help on stderr.
+    // The line names a noun without a verb, and commander has already printed the help.
     if (thrown instanceof CommanderError && thrown.code === 'commander.help')
       return thrown.exitCode === 0 ? 0 : 2;
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
@@ -32,7 +32,7 @@ export async function main(
   }
 }
 
-/** Builds the program: all commands for help and the reference page, otherwise only those that the command line needs. */
+/** Builds the program with only the commands that the command line needs. Help and the reference page need all. */
 export async function buildProgram(
   io: Io,
   processes: readonly CommandModule[] = [],
@@ -41,19 +41,19 @@ export async function buildProgram(
   const program = emptyProgram(io);
   const isNeeded = neededModules(argv, program, [...processes, ...adminCommands]);
   for (const { load } of processes.filter(isNeeded)) (await load())(program, io);
-  // A process would keep the admin commands and their schemas, about ten megabytes, in memory as long as it runs.
+  // Do not load the admin commands for a process, because they would occupy about ten megabytes while it runs.
   if (startsProcess(program, argv)) return program;
   for (const { load } of adminCommands.filter(isNeeded)) (await load())(program, io);
   return program;
 }
 
-/** Returns a filter of the modules that a command line needs. Help and unknown names need all modules, --version none. */
+/** Returns a filter for the modules that a command line needs. Help and unknown names need all, and --version none. */
 function neededModules(
   argv: readonly string[],
   program: Command,
   modules: readonly CommandModule[],
 ): (module: CommandModule) => boolean {
-  // The program itself takes no operands, so its excess word is the command's name.
+  // The program takes no operands, so the first excess word is a command's name.
   const { command, excess: name } = findCommand(program, argv);
   const isNamed = ({ names }: CommandModule): boolean =>
     command === program && names.some((each) => each === name);
@@ -62,7 +62,7 @@ function neededModules(
   return () => !isVersion;
 }
 
-/** Whether the line starts a process: its name and nothing but options. A verb, help or a mistake needs all commands. */
+/** Whether the line starts a process: it contains a process's name and only options. All other lines need all commands. */
 function startsProcess(program: Command, [name, ...words]: readonly string[]): boolean {
   const command = program.commands.find((known) => known.name() === name);
   if (command === undefined || command.options.every(({ envVar }) => envVar === undefined)) return false;
@@ -84,7 +84,7 @@ function emptyProgram(io: Io): Command {
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
-      // main() prints failures once, in the format of the CLI.
+      // Print nothing here, because main() prints each failure once in the format of the CLI.
       outputError: () => undefined,
       getOutHasColors: () => false,
       getErrHasColors: () => false,
@@ -148,7 +148,7 @@ function registerHelp(program: Command, io: Io): void {
     });
 }
 
-/** Rewrites `--wait KEY`, in which commander would take the key as the duration. Only a duration may follow `--wait`. */
+/** Rewrites `--wait KEY`, because commander would take KEY as the duration. Only a duration may follow `--wait`. */
 function normaliseWaitFlag(argv: readonly string[]): string[] {
   return argv.flatMap((argument, at) => {
     if (argv[at - 1] === '--wait' && isDuration(argument)) return [];

@@ -1,7 +1,7 @@
 /**
- * Client of the admin API: JSON over HTTP, with every wait and body bounded. Every write carries an Idempotency-Key, and a
- * retry sends the same key, so a command never takes effect twice. Once the outcome of an attempt is unknown, only an answer
- * to that command can settle it.
+ * Client of the admin API, which uses JSON over HTTP. Every wait and every body is bounded. Each command carries an
+ * Idempotency-Key, which retries repeat, so a command never takes effect twice. If the outcome of an attempt is unknown, only
+ * a response to that same command can settle it.
  */
 import { randomUUID } from 'node:crypto';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
@@ -20,38 +20,38 @@ import { listMember } from './answers.ts';
 import { buildRequest } from './call-path.ts';
 
 export interface AdminSettings {
-  /** Base URL without a trailing slash. */
+  /** Base URL of the control plane, without a trailing slash. */
   readonly admin: string;
   readonly token: string;
 }
 
 export interface ClientOptions {
-  /** Member to act as. */
+  /** Member on whose behalf commands are sent. */
   readonly person?: string | undefined;
-  /** Moment whose state is read: a position, a time, or an age. */
+  /** Past state to read: a log position, a time, or an age. */
   readonly at?: string | undefined;
   readonly ifAt?: number | undefined;
   readonly why?: string | undefined;
   readonly force?: boolean | undefined;
   readonly dryRun?: boolean | undefined;
-  /** Stages a command on definitions as a change that is released in waves. If omitted, the command takes effect at once. */
+  /** Releases the command's changes in waves, as these options say. If omitted, the command takes effect at once. */
   readonly stage?: StageOptions | undefined;
-  /** Lets a command that does not fit into one commit become several, if it can. The answer then says what remains. */
+  /** Allows a command that is too large for one commit to become several. The response then says what remains to be done. */
   readonly inParts?: boolean | undefined;
-  /** Rejects each command with EffectFound instead of sending it. */
+  /** Returns the effect of each command by rejecting with EffectFound, instead of executing the command. */
   readonly effect?: boolean | undefined;
-  /** Called before each operation. If it rejects, nothing is sent. */
+  /** Called before each operation. If it rejects, the operation is not sent. */
   readonly announce?: ((name: OperationName, input: object) => Promise<void>) | undefined;
-  /** Idempotency-Key to use, in order to repeat a command whose outcome is unknown. Generated if omitted. */
+  /** Idempotency-Key to send, for repeating a command whose outcome is unknown. If omitted, a new one is generated. */
   readonly commandId?: string | undefined;
   readonly signal?: AbortSignal;
-  /** Maximum attempts per call, including the first. */
+  /** Maximum number of attempts per call, including the first. */
   readonly attemptsMax?: number;
-  /** Time limit in ms for a whole response, including its body. */
+  /** Time limit in ms for a complete response, including its body. */
   readonly timeoutMs?: number;
 }
 
-/** Release plan of a staged change. Defaults come from the fleet file or the control plane. */
+/** How a staged change is released. Defaults come from the fleet file or the control plane. */
 export interface StageOptions {
   readonly waves?: string | undefined;
   readonly hold?: string | undefined;
@@ -59,7 +59,7 @@ export interface StageOptions {
   readonly advanceUnseen?: boolean | undefined;
 }
 
-/** Thrown instead of a command's answer if the client only asks for effects. */
+/** Carries the effect of a command that was not executed because the client only asked for effects. */
 export class EffectFound extends Error {
   readonly effect: Resource;
 
@@ -69,11 +69,11 @@ export class EffectFound extends Error {
   }
 }
 
-/** Operations that do not require any input. */
+/** Names of operations that do not require input. */
 type PlainName = {
   [Name in OperationName]: object extends OperationInput<Name> ? Name : never;
 }[OperationName];
-/** Operations that return a list in pages. */
+/** Names of operations that return a list in pages. */
 type PagedName = {
   [Name in OperationName]: 'after' extends keyof OperationInput<Name> ? Name : never;
 }[OperationName];
@@ -88,7 +88,7 @@ interface Call {
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly timeoutMs?: number | undefined;
-  /** Idempotency-Key; set if the call is a command that changes something. */
+  /** Idempotency-Key of the call. Set only for commands, which change something. */
   readonly commandId?: string;
 }
 
@@ -111,7 +111,7 @@ export class AdminClient {
     this.#signal = options.signal ?? new AbortController().signal;
   }
 
-  /** Calls an operation. The input contains the path parameters and the fields of the query or body. */
+  /** Calls an operation. The input contains the path's parameters and the fields of the query string or the body. */
   run<Name extends PlainName>(
     name: Name,
     input?: OperationInput<Name>,
@@ -130,7 +130,7 @@ export class AdminClient {
     return this.#announced(name, input, timeoutMs);
   }
 
-  /** Like `run`, but for untyped inputs. A command is refused unless the log is at position `ifAt`. */
+  /** Like `run`, but for untyped inputs. If `ifAt` is given, a command is refused unless the log is at that position. */
   send(name: OperationName, input: object, ifAt?: number): Promise<Resource> {
     return this.#announced(name, input, undefined, ifAt);
   }
@@ -146,7 +146,7 @@ export class AdminClient {
     return this.#answer(call);
   }
 
-  /** Reads all pages of a list and returns its items. */
+  /** Reads all pages of a list and returns all items. */
   async all<Name extends PagedName>(name: Name, input: object = {}): Promise<PageItem<Name>[]> {
     const items: PageItem<Name>[] = [];
     let asked: object = { ...input, limit: pageRows.max };
@@ -158,7 +158,7 @@ export class AdminClient {
     }
   }
 
-  /** Sends a call with an explicit method and path. A write is a command. */
+  /** Calls an explicit method and path. All methods but GET count as commands. */
   protected text(method: AdminMethod, path: string, body?: unknown): Promise<Resource> {
     const { at } = this.#options;
     return this.#answer(
@@ -198,7 +198,7 @@ export class AdminClient {
     return { method, path, query, body, headers, ...((!dryRun || effect) && { commandId: id }) };
   }
 
-  /** Opens a response for streaming. `idleMs` bounds the wait for each chunk. */
+  /** Opens a response in order to stream it. `idleMs` limits the wait for each chunk. */
   async open<Name extends OperationName>(
     name: Name,
     input: OperationInput<Name>,
@@ -278,7 +278,7 @@ export class AdminClient {
         ...call.headers,
       },
       ...(call.body !== undefined && { body: JSON.stringify(call.body) }),
-      // The token is meant for this address only, so a redirect counts as an invalid response.
+      // Do not follow redirects, because the token is meant only for this address.
       redirect: 'manual',
       signal,
     });
@@ -325,7 +325,7 @@ function isRetryable(failure: unknown): boolean {
   return failure instanceof AdminError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
 }
 
-/** Whether a command may have been executed although it failed here. A proxy's 504 proves as little as a lost connection. */
+/** Whether a failed command may have been executed nevertheless. A proxy's 504 says as little as a lost connection. */
 function isUndecided(failure: unknown): failure is AdminError {
   if (!(failure instanceof AdminError)) return false;
   const { type, status = 0 } = failure;
@@ -334,7 +334,7 @@ function isUndecided(failure: unknown): failure is AdminError {
   );
 }
 
-/** Returns the last failure of a call or, if any attempt of a command may have been executed, an error that says so. */
+/** Returns the last failure of a call. If an attempt of a command may have been executed, the error says so. */
 function finalError({ commandId: id }: Call, failures: readonly unknown[]): unknown {
   const last = failures.at(-1);
   const first = failures.find(isUndecided);

@@ -1,9 +1,9 @@
-/** A failed call of the admin API: a refusal by the control plane, an invalid response, or a network failure. */
+/** Error of a failed admin API call: the control plane refused it, the response was invalid, or the network failed. */
 
 export interface AdminErrorOptions {
-  /** Type of the refusal, or of this client's failure. Scripts may rely on it. */
+  /** Type of the refusal, or of this client's own failure. Scripts may rely on it. */
   readonly type: string;
-  /** HTTP status of a refusal; undefined if there was no valid response. */
+  /** HTTP status of a refusal, or undefined if there was no valid response. */
   readonly status?: number;
   readonly why?: readonly string[];
   readonly next?: string;
@@ -33,16 +33,16 @@ export class AdminError extends Error {
 
 const unreachableTypes = new Set(['OutcomeUnknown', 'LogUnavailable', 'Unreachable', 'ConnectionLost']);
 
-/** Codes of connections that were never open, so nothing was sent. */
+/** Error codes of connections that were never established, so that nothing was sent. */
 const unsentCodes = new Set([
   ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
   'UND_ERR_CONNECT_TIMEOUT',
 ]);
 
-/** Matches codes of Node and OpenSSL for untrusted certificates. */
+/** Matches the error codes of Node and OpenSSL that mean an untrusted certificate. */
 const certificateCode = /CERT|UNABLE_TO_(?:GET|VERIFY)/;
 
-/** Converts a network error to an AdminError that names the next step. Other errors are returned unchanged. */
+/** Converts a network error to an AdminError that says what to do. Returns other errors unchanged. */
 export function toAdminError(error: unknown, admin: string, isInterrupted: boolean): unknown {
   if (error instanceof AdminError || !isNetworkFailure(error)) return error;
   if (isInterrupted) return new AdminError('interrupted', { type: 'Interrupted' });
@@ -79,7 +79,7 @@ function connectionError(cause: unknown, admin: string): AdminError {
   return failure('ConnectionLost', `the connection to the control plane at ${admin} was lost`, 'try again');
 }
 
-/** Returns the error code of the system or of undici. */
+/** Returns the error code that the system or undici set. */
 function networkCode(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   if (cause instanceof AggregateError && cause.errors.length > 0) return networkCode(cause.errors[0]);

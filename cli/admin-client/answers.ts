@@ -1,16 +1,16 @@
-/** Types of answers by a call's method and path: `AnswerAt<'GET', '/keys/k1'>` is an ApiKey. Not checked at run time. */
+/** Response types by a call's method and path: `AnswerAt<'GET', '/keys/k1'>` is an ApiKey. Nothing is checked at run time. */
 import type { AdminResponse, AdminRoute } from '../../schemas/admin/admin.ts';
 
-/** A JSON object from the control plane. */
+/** A JSON object that the control plane returned. */
 export type Resource = Readonly<Record<string, unknown>>;
 
-/** Returns the objects of a list in an answer; empty if the answer does not contain that list. */
+/** Returns the objects of a list in a response. Returns an empty list if the response does not contain it. */
 export function listMember(answer: Resource, member: string): Resource[] {
   const list = answer[member];
   return Array.isArray(list) ? list : [];
 }
 
-/** Answer to a call. An untyped Resource if no route matches, for example because the path is only known as a string. */
+/** Type of the response to a call. It is an untyped Resource if no route matches, as for a path that is not a literal. */
 export type AnswerAt<Method extends string, Path extends string> = [TypedAnswer<Method, Path>] extends [never]
   ? Resource
   : TypedAnswer<Method, Path>;

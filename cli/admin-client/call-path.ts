@@ -1,4 +1,4 @@
-/** Request built from an operation's input. */
+/** Builds the request for an operation from its input. */
 import {
   type AdminMethod,
   type OperationName,
@@ -10,11 +10,11 @@ import { AdminError } from './admin-error.ts';
 export interface OperationRequest {
   readonly method: AdminMethod;
   readonly path: string;
-  /** Fields that are not in the path: the query of a GET, otherwise the body. */
+  /** Input fields that are not in the path. They become the query string of a GET, or else the body. */
   readonly rest: Readonly<Record<string, unknown>>;
 }
 
-/** Builds the request. Throws AdminError of type Usage if a path parameter cannot be an ID. */
+/** Builds the request. Throws an AdminError of type `Usage` if a path parameter cannot be an id. */
 export function buildRequest(name: OperationName, input: object): OperationRequest {
   const { path, params, rest } = resolvePath(name, input);
   for (const part of Object.values(params)) checkPart(part);
@@ -22,7 +22,7 @@ export function buildRequest(name: OperationName, input: object): OperationReque
 }
 
 function checkPart(part: string): void {
-  // URL normalisation would remove these, so the request would go to another path.
+  // Refuse these ids, because URL normalisation would remove them and the request would go to another path.
   if (part === '' || part === '.' || part === '..') throw usage('an id is missing or empty', 'headgate help');
   if (/^(?:[a-z]{2,8}_[A-Za-z0-9]{40}|ngt_[A-Za-z0-9_-]{43})$/.test(part))
     throw usage('this is the value of a key or token, not its id; it was not sent', 'headgate key list');

@@ -1,10 +1,10 @@
-/** Prints the results of writes and reads in the same way for all commands. */
+/** Prints the results of reads and writes in the same way for all commands. */
 import { listMember, type Resource } from '../admin-client/answers.ts';
 import type { View } from '../terminal/render.ts';
 import type { Globals, Session } from '../terminal/session.ts';
 import { isStaged, showChange } from './staged-change.ts';
 
-/** Prints the result of a write: one sentence as a table, otherwise the resource with its position. */
+/** Prints the result of a write: in table format one sentence, otherwise the resource with its position. */
 export function printWriteResult(
   session: Session,
   resource: Resource,
@@ -17,18 +17,18 @@ export function printWriteResult(
   return session.out.lines([`${what} ${id} ${formatOutcome(session.globals, resource, done)}`], resource, id);
 }
 
-/** Prints an answer's warnings about effects that were requested but are rarely intended. */
+/** Prints the warnings in a response. They concern effects that were requested but are rarely intended. */
 export function noteWarnings(session: Session, { warnings }: Resource): void {
   if (Array.isArray(warnings)) for (const text of warnings) session.note(`warning: ${String(text)}`);
 }
 
-/** Returns `created at position 12`, `unchanged`, or `would be created`. */
+/** Describes what a command did, such as `created at position 12`, `unchanged`, or `would be created`. */
 export function formatOutcome({ dryRun }: Globals, resource: Resource, done: string): string {
   if (resource['unchanged'] === true) return 'unchanged';
   return dryRun ? `would be ${done}` : `${done} at position ${String(resource['position'])}`;
 }
 
-/** Prints a sign-in link or, in a dry run, that one would be created. */
+/** Prints a sign-in link. In a dry run, prints only that the link would be created. */
 export async function showLink(
   session: Session,
   { url, expiresAt }: Resource,
@@ -40,7 +40,7 @@ export async function showLink(
   session.note(note(String(expiresAt)));
 }
 
-/** Part of a list that one call reads. */
+/** The part of a list that a single call reads. */
 export interface ListPart {
   readonly limit?: number;
   readonly after?: string;
@@ -48,16 +48,16 @@ export interface ListPart {
 
 interface ListPrinting {
   readonly view: View;
-  /** Maximum number of items over all pages; undefined for all. */
+  /** Maximum number of items on all pages together, or undefined for all. */
   readonly limit: number | undefined;
-  /** Undefined if the list is read in one call without a limit. */
+  /** Number of rows to request per page, or undefined to read the list in one call without a limit. */
   readonly rowsPerPage: number | undefined;
   ask(part: ListPart): Promise<Resource>;
   /** Adds data from another call to the items of a page. */
   extend?(items: readonly Resource[], part: ListPart): Promise<readonly Resource[]>;
 }
 
-/** Prints a list page by page, so that the first rows of a long list appear at once. */
+/** Prints a list page by page, so that the first rows of a long list appear immediately. */
 export async function showList(session: Session, list: ListPrinting): Promise<void> {
   const { view, limit = Number.POSITIVE_INFINITY, rowsPerPage, ask, extend } = list;
   const printed = session.out.listing(view);

@@ -1,6 +1,6 @@
 /**
- * `headgate backup DIR`: copies the log's new commits and a control plane's databases, which may be running. If interrupted,
- * the previous backup stays intact.
+ * `headgate backup DIR` copies the log's new commits and the databases of a control plane, which may be running. If the
+ * backup is interrupted, the previous one remains intact.
  */
 import {
   chmodSync,
@@ -31,14 +31,14 @@ export interface BackupOptions {
   readonly log?: string;
   /** Data folder of a control plane. */
   readonly data?: string;
-  /** False with --no-usage. */
+  /** false if --no-usage was given. */
   readonly usage?: boolean;
 }
 
 const dataNames = ['usage.db', 'gateways.db'] as const;
 const lockName = 'lock.db';
 type DataName = Manifest['data'][number]['name'];
-/** Time in ms before the previous backup. A daily file last modified earlier than this has not changed since that backup. */
+/** Margin in ms. A daily file older than the previous backup by at least this much has not changed since that backup. */
 const settledMs = 60_000;
 
 export async function createBackup(session: Session, options: BackupOptions, folder: string): Promise<void> {
@@ -52,7 +52,7 @@ export async function createBackup(session: Session, options: BackupOptions, fol
     const former = readManifest(dir);
     for (const segment of former?.segments ?? []) await checkFile(dir, segment);
     const number = (former?.number ?? 0) + 1;
-    // Copy the totals before the log, so that the log contains everything that a total refers to.
+    // Copy the usage totals before the log, so that the log contains everything to which a total refers.
     const data = dataDir === undefined ? (former?.data ?? []) : await copyData(dataDir, dir, number, former);
     checkUsage(dir, former?.data ?? [], data);
     const { log, segment } = await copyLog(session, url, dir, number, former);
@@ -86,7 +86,7 @@ function requireDataFolder(session: Session, { data, usage }: BackupOptions): st
   throw usageError(`${data} is not a control plane's data folder: it has no usage.db`, 'check --data');
 }
 
-/** Locks the folder, creating it if missing. Throws a CliError if it contains other files or another backup is running. */
+/** Creates the folder if it is missing, and locks it. Throws a CliError if it contains other files or is locked already. */
 function lockBackup(dir: string, folder: string): { release(): void } {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const names = readdirSync(dir);
@@ -97,7 +97,7 @@ function lockBackup(dir: string, folder: string): { release(): void } {
       next: 'choose an empty folder, or that of an earlier backup',
     });
   try {
-    // Create the file first, because SQLite would create it with default permissions.
+    // Create the file here, because SQLite would give it default permissions.
     closeSync(openSync(join(dir, lockName), 'a', 0o600));
     return lockFile(join(dir, lockName));
   } catch (error) {
@@ -109,7 +109,7 @@ function lockBackup(dir: string, folder: string): { release(): void } {
   }
 }
 
-/** Copies the databases, `usage.db` first. Rows moved to daily files meanwhile are also in that copy and count there. */
+/** Copies the databases, starting with `usage.db`. Rows that move to daily files meanwhile are counted in that copy. */
 async function copyData(
   dataDir: string,
   dir: string,
@@ -132,7 +132,7 @@ async function copyData(
   return copies;
 }
 
-/** Refuses to replace the only copy of billed usage with a smaller one, as from a lost volume or another fleet. */
+/** Refuses to replace the only copy of billed usage by a smaller one, for example after a volume was lost. */
 function checkUsage(dir: string, former: Manifest['data'], data: Manifest['data']): void {
   const [had, has] = [former, data].map((files) => {
     const usage = files.find(({ name }) => name === 'usage.db');
@@ -179,7 +179,7 @@ async function copyLog(
   }
 }
 
-/** Accepted records after the previous backup. Skipped records do not affect any reader. */
+/** Reads the commits after the previous backup. Records that readers skip are left out. */
 class NewCommits {
   head: Head = emptyHead();
   offset = 0;
@@ -230,7 +230,7 @@ class NewCommits {
     }
   }
 
-  /** Checks that the first of these records is the last one of the previous backup, and returns the rest. */
+  /** Checks that the first record is the last one of the previous backup, and returns the others. */
   #afterLast([last, ...rest]: readonly LogRecord[]): readonly LogRecord[] {
     if (last && (last.offset !== this.offset || recordHash(last.value) !== this.head.hash))
       throw this.#otherLog();
@@ -246,7 +246,7 @@ class NewCommits {
   }
 }
 
-/** Error for a log without its first commits, from which a new backup cannot be started. */
+/** Error if the log has lost its first commits, so that no new backup can be started from it. */
 function lostBeginningError(error: LogTruncated): CliError {
   return new CliError('the log has lost its first commits, so no new backup can be made of it', {
     type: 'Conflict',
@@ -256,7 +256,7 @@ function lostBeginningError(error: LogTruncated): CliError {
   });
 }
 
-/** Matches names of files that backups write, complete or not. */
+/** Matches the names of all files that backups write, including incomplete ones. */
 const ownName = /^(?:(?:log|usage|usage-rows-[\d-]{10}|gateways)-\d{6}\.|manifest\.json\..+\.part$)/;
 
 function removeOthers(dir: string, { segments, data }: Manifest): void {

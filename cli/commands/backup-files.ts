@@ -18,7 +18,7 @@ import { parseRecords, splitLines } from './exported-log.ts';
 
 export const partSuffix = '.part';
 
-/** Writes one segment and returns its size and checksum. */
+/** Writes one segment of the log, and returns its size and checksum. */
 export async function writeSegment(
   dir: string,
   file: string,
@@ -28,7 +28,7 @@ export async function writeSegment(
   await rm(part, { force: true });
   const sum = new Checksum();
   const target = createWriteStream(part, { flags: 'wx', mode: 0o600 });
-  // Records consist mostly of hashes, so stronger compression saves little.
+  // Records consist mostly of hashes, so stronger compression would save little.
   await pipeline(Readable.from(formatLines(records)), createGzip({ level: 4 }), sum, target);
   await finish(dir, file);
   return { file, bytes: sum.bytes, sha256: sum.hex() };
@@ -46,7 +46,7 @@ async function* formatLines(records: AsyncIterable<LogRecord>): AsyncIterable<st
   if (batch !== '') yield batch;
 }
 
-/** Reads a segment's records in batches, numbered by position. Throws a CliError that names the file. */
+/** Yields a segment's records in batches, with positions as offsets. Throws a CliError that names the file. */
 export async function* readSegment(
   dir: string,
   { file, from }: { readonly file: string; readonly from: number },
@@ -64,11 +64,11 @@ export async function* readSegment(
   }
 }
 
-/** Copies a database consistently, without free pages, even while another process uses it. */
+/** Copies a database consistently and without free pages, even while another process is using it. */
 export async function copyDatabase(from: string, dir: string, file: string): Promise<BackupFile> {
   const part = join(dir, file + partSuffix);
   await rm(part, { force: true });
-  // Create the file first, because SQLite would create it with default permissions.
+  // Create the file here, because SQLite would give it default permissions.
   await (await open(part, 'wx', 0o600)).close();
   const db = openDatabase(from, { durability: 'normal', readOnly: true });
   try {
@@ -86,7 +86,7 @@ export async function copyDatabase(from: string, dir: string, file: string): Pro
 export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile): Promise<void> {
   const found = lstatSync(join(dir, file), { throwIfNoEntry: false })?.size;
   if (found === undefined) throw damagedError(file, 'the file is missing');
-  // Check the size before reading, because a file may claim any size.
+  // Check the size first, because a replaced file may be of any size.
   if (found !== bytes) throw damagedError(file, `it has ${found} bytes instead of ${bytes}`);
   const sum = await hashFile(dir, file).catch((error: unknown) => {
     throw damagedError(
@@ -97,14 +97,14 @@ export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile
   if (sum !== sha256) throw damagedError(file, 'its SHA-256 differs from the manifest');
 }
 
-/** Returns the expected schema for a file's format; undefined for an earlier format, which is compared once upgraded. */
+/** Returns the schema for a database format. undefined for an earlier format, which is checked after its upgrade. */
 function expectedSchema(name: DataFile['name'], format: unknown): string | undefined {
   if (name === 'gateways.db') return gatewaysSql;
   const { version, sql } = name === 'usage.db' ? usageFormat : dayFormat;
   return format === version ? sql : undefined;
 }
 
-/** Throws a CliError if a copied database has inconsistent pages or tables that Headgate does not create. */
+/** Throws a CliError if a copied database is damaged, or has tables that Headgate does not create. */
 export function checkDatabase(dir: string, { file, name }: DataFile): void {
   const path = join(dir, file);
   try {
@@ -123,7 +123,7 @@ export function checkDatabase(dir: string, { file, name }: DataFile): void {
   }
 }
 
-/** Opens a file of the backup. Others may have put anything into the folder, so only regular files are accepted. */
+/** Opens a file of the backup. It must be a regular file, because others may have put anything into the folder. */
 function openBackupFile(dir: string, file: string): ReadStream {
   return streamNamed(join(dir, file), { refuseLinks: true });
 }
@@ -139,7 +139,7 @@ async function finish(dir: string, file: string): Promise<void> {
   await syncFolder(dir);
 }
 
-/** Flushes renames within a folder to the disk. */
+/** Flushes a folder to the disk, so that renames in it are durable. */
 export async function syncFolder(dir: string): Promise<void> {
   const folder = await open(dir, 'r');
   try {
@@ -149,7 +149,7 @@ export async function syncFolder(dir: string): Promise<void> {
   }
 }
 
-/** Copies a file to a new one that only its owner can access, whatever the mode of the original. */
+/** Copies a file to a new one that only its owner can access, whatever permissions the original has. */
 export async function copyToNew(from: string, to: string): Promise<void> {
   await pipeline(
     streamNamed(from, { refuseLinks: true }),
@@ -157,7 +157,7 @@ export async function copyToNew(from: string, to: string): Promise<void> {
   );
 }
 
-/** Flushes a complete file and gives it its final name. */
+/** Flushes a complete file to the disk and gives it its final name. */
 export async function publishFile(part: string, path: string): Promise<void> {
   const written = await open(part, 'r+');
   try {
@@ -187,7 +187,7 @@ class Checksum extends Transform {
   }
 }
 
-/** Number of completed requests in a copy of usage.db. */
+/** Returns the number of completed requests in a copy of usage.db. */
 export function completedRequests(path: string): number {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {

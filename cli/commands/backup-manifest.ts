@@ -1,4 +1,4 @@
-/** Manifest of a backup: its files with checksums and its position. It is replaced atomically when all files are on disk. */
+/** Manifest of a backup: its position and its files with checksums. It is replaced atomically after all files are on disk. */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -9,32 +9,32 @@ import { CliError } from '../terminal/errors.ts';
 
 const manifestName = 'manifest.json';
 const bytesMax = 256 * 1024 * 1024;
-/** Name of a file in the backup's own folder. It must not lead out of that folder. */
+/** Name of a file in the backup folder. It cannot lead to another folder. */
 const fileName = z.string().regex(/^[a-z0-9][a-z0-9.-]{0,80}$/);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const fileSchema = z.strictObject({ file: fileName, bytes: z.int().min(0), sha256 });
 
-/** File with the completed requests of one day. */
+/** Path of a database with the completed requests of one day. */
 const dayName = z.string().regex(/^usage-rows\/\d{4}-\d\d-\d\d\.db$/);
 
 const manifestSchema = z.strictObject({
   format: z.literal(1),
   headgate: z.string().max(100),
   createdAt: z.string().max(40),
-  /** Number of backups into this folder so far. */
+  /** Number of backups made into this folder so far, including this one. */
   number: z.int().min(1),
   log: z.strictObject({
     id: z.string().min(1).max(200),
     position: z.int().min(1),
-    /** Hash of the commit at the position. */
+    /** Hash of the last commit in the backup. */
     hash: sha256,
     signers: z.array(z.string().max(1000)).max(1000),
-    /** Offset of that commit in the log. The next backup continues from it. */
+    /** Offset of the last commit in the log. The next backup continues after it. */
     offset: z.int().min(0),
   }),
-  /** Records of the control log, in order. */
+  /** Files with the records of the control log, in order. */
   segments: z.array(fileSchema.extend({ from: z.int().min(1), to: z.int().min(1) })).max(1_000_000),
-  /** Copies of databases from a control plane's data folder; `name` is the path there. */
+  /** Copies of databases from a control plane's data folder. `name` is the path of the original in that folder. */
   data: z
     .array(fileSchema.extend({ name: z.enum(['usage.db', 'gateways.db']).or(dayName) }))
     .max(10_000)
@@ -45,7 +45,7 @@ export type Manifest = z.infer<typeof manifestSchema>;
 export type BackupFile = z.infer<typeof fileSchema>;
 export type DataFile = Manifest['data'][number];
 
-/** Returns undefined if there is no backup. Throws a CliError if the manifest is damaged or of a later version. */
+/** Reads the manifest. Returns undefined if there is no backup. Throws a CliError if it is damaged or of a later version. */
 export function readManifest(dir: string): Manifest | undefined {
   let text: string;
   try {
@@ -55,13 +55,13 @@ export function readManifest(dir: string): Manifest | undefined {
     throw error instanceof NoRegularFile ? damagedError(manifestName, error.message) : error;
   }
   const manifest = parse(text);
-  // There is exactly one valid rendering, so any changed byte is noticed.
+  // A manifest has only one valid rendering, so any changed byte is noticed.
   if (manifest === undefined || render(manifest) !== text)
     throw damagedError(manifestName, 'it was changed after it was written');
   return manifest;
 }
 
-/** Like `readManifest`, but throws if the folder does not contain a backup. */
+/** Reads the manifest. Throws a CliError if the folder does not contain a backup. */
 export function requireManifest(dir: string): Manifest {
   const manifest = readManifest(dir);
   if (manifest) return manifest;

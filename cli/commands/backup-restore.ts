@@ -1,4 +1,4 @@
-/** `headgate backup restore`: writes the log and databases of a lost fleet again. An interrupted restore can be repeated. */
+/** `headgate backup restore` writes the log and databases of a lost fleet again. An interrupted restore can be repeated. */
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -32,9 +32,9 @@ import type { Manifest } from './backup-manifest.ts';
 import { checkBackup } from './backup-verify.ts';
 import { type PeriodUse, readCounted } from './restore-counters.ts';
 
-/** Maximum number of concurrent appends. */
+/** Maximum number of appends in flight. */
 const appendsAtOnce = 100;
-/** Time in ms for which an unreachable log is retried. */
+/** Time in ms for which appends to an unreachable log are retried. */
 const retryForMs = 60_000;
 
 export interface BackupRestoreOptions extends BackupOptions {
@@ -68,7 +68,7 @@ export async function restoreBackup(
     const lock = lockDataFolder(dataDir);
     try {
       checkEmpty(dataDir, data);
-      // Run the checks that may refuse the restore before writing anything.
+      // Run every check that may refuse the restore before anything is written.
       const counted = await readCounted(session, url);
       await writeLog(session, url, dir, manifest);
       await writeData(dir, dataDir, manifest.data, counted);
@@ -93,7 +93,7 @@ export async function restoreBackup(
   );
 }
 
-/** Allows only leftovers of an interrupted restore. An old counters.db, for example, would count usage twice. */
+/** Accepts only leftovers of an interrupted restore. An old counters.db, for example, would make usage count twice. */
 function checkEmpty(dataDir: string, shown: string): void {
   const names = existsSync(dataDir) ? [...readdirSync(dataDir), ...dayNamesIn(dataDir)] : [];
   const own = names.includes(`usage.db${partSuffix}`)
@@ -113,8 +113,8 @@ interface Trust {
 }
 
 /**
- * Checks who signed the log, because checksums reveal damage but not who wrote the backup. Throws a CliError if none of
- * `pins` signed the first commit. Without pins a person must compare the signers, which --yes would skip.
+ * Checks who signed the log, because checksums detect damage but do not show who wrote the backup. Throws a CliError unless
+ * one of `pins` signed the first commit. If there are no pins, a person must compare the signers, which --yes would skip.
  */
 async function checkSigners(
   session: Session,
@@ -143,7 +143,7 @@ async function checkSigners(
 async function checkBeginning(dir: string, { segments }: Manifest, pins: readonly string[]): Promise<void> {
   try {
     const trusted = new TrustedSigners(pins);
-    // Any number of records that do not count may come first.
+    // The first commit may follow any number of records that do not count.
     for (const segment of segments)
       for await (const records of readSegment(dir, segment)) if (trusted.checkBeginning(records)) return;
   } catch (error) {
@@ -154,8 +154,8 @@ async function checkBeginning(dir: string, { segments }: Manifest, pins: readonl
 }
 
 /**
- * Whether the first commit is unsigned. Later signatures do not matter here: anyone with write access to the backup could
- * start another log and sign it.
+ * Whether the first commit is unsigned. Later signatures do not help, because anyone who can write to the backup could start
+ * another log and sign it.
  */
 async function isBegunUnsigned(dir: string, manifest: Manifest): Promise<boolean> {
   for await (const record of readRecords(dir, manifest)) {
@@ -201,7 +201,7 @@ async function appendAll(session: Session, log: ControlLog, head: Head, source: 
   }
 }
 
-/** Appends records in order, retrying until all are acknowledged. Readers skip repeated records. */
+/** Appends records in order, and retries until all are acknowledged. Repetitions are harmless, because readers skip them. */
 async function append(session: Session, log: ControlLog, records: readonly LogRecord[]): Promise<void> {
   const untilMs = performance.now() + retryForMs;
   const backoff = new Backoff({ minMs: 50, maxMs: 2000 });
@@ -215,12 +215,12 @@ async function append(session: Session, log: ControlLog, records: readonly LogRe
     const { name } = failed.reason as Error;
     if ((name !== 'LogUnavailable' && name !== 'AppendUnknown') || performance.now() > untilMs)
       throw failed.reason;
-    // Back off, because the log may recover, and because Ctrl-C must be handled even if appends fail immediately.
+    // Pause, because the log may recover, and so that Ctrl-C is noticed even if appends fail immediately.
     await backoff.pause(session.signal);
   }
 }
 
-/** Yields the commits after the head in batches. Throws a CliError if the head is not a commit of the backup. */
+/** Yields the commits after the log's head in batches. Throws a CliError if the head is not a commit of the backup. */
 async function* readBatches(head: Head, { dir, manifest }: Source): AsyncIterable<LogRecord[]> {
   let batch: LogRecord[] = [];
   let seq = 0;
@@ -239,7 +239,7 @@ async function* readRecords(dir: string, { segments }: Manifest): AsyncIterable<
   for (const segment of segments) for await (const records of readSegment(dir, segment)) yield* records;
 }
 
-/** Reads the current end of the log's chain. */
+/** Reads the log to its end, and returns the head of its chain. */
 async function readHead(log: ControlLog): Promise<Head & { readonly isEmpty: boolean }> {
   let head = emptyHead();
   const isEmpty = (await log.end()) === 0;
@@ -250,7 +250,7 @@ async function readHead(log: ControlLog): Promise<Head & { readonly isEmpty: boo
   return { ...head, isEmpty };
 }
 
-/** Lets an interrupted restore continue. Any other content of the log is refused. */
+/** Throws unless the log is empty, or contains part of this backup from an interrupted restore. */
 function checkMayContinue(head: Head & { readonly isEmpty: boolean }, { log }: Manifest): void {
   if (head.isEmpty || (head.log === log.id && head.seq <= log.position)) return;
   throw otherLogError(head);
@@ -271,7 +271,7 @@ function notEmptyError(why: string, cause?: Error): CliError {
   });
 }
 
-/** Writes the databases. usage.db gets its final name last; until then, a restore starts from the beginning. */
+/** Writes the databases. Until usage.db gets its final name, which happens last, a repeated restore starts afresh. */
 async function writeData(
   dir: string,
   dataDir: string,
@@ -296,7 +296,7 @@ async function writeData(
   }
 }
 
-/** Prepares the copied usage.db to read the new usage topic from its beginning. Rows already in the totals are recognised. */
+/** Prepares usage.db for reading the new usage topic from its start. Rows that its totals already include are recognised. */
 function adoptUsage(path: string): readonly PoolTotal[] {
   const store = openUsageStore(path);
   try {
@@ -308,8 +308,8 @@ function adoptUsage(path: string): readonly PoolTotal[] {
 }
 
 /**
- * Writes counters that replace those lost with the old gateways, computed from the totals. They belong to a replica that
- * control planes publish.
+ * Writes counters for the usage that was lost with the old gateways, computed from the totals. They belong to a replica that
+ * the control planes publish.
  */
 function replaceLostCounters(path: string, totals: readonly PoolTotal[], counted: PeriodUse): void {
   const entries = totals.map(({ organisation, period, tokens, requests }): CounterEntry => {
@@ -319,7 +319,7 @@ function replaceLostCounters(path: string, totals: readonly PoolTotal[], counted
   const state = new CounterState();
   const replica = { id: rowsReplica, process: randomUUID(), name: undefined, ownMs: 0, anyMs: 0 };
   state.restore(replica, entries);
-  // SQLite would create the file with permissions for others.
+  // Create the file here, because SQLite would let other users read it.
   writeFileSync(path, '', { flag: 'wx', mode: 0o600 });
   const copy = openCounterCopy(path);
   try {

@@ -1,4 +1,4 @@
-/** `headgate backup verify DIR`: checks checksums, commits and databases of a backup, and never changes it. */
+/** `headgate backup verify DIR` checks a backup's checksums, commits and databases without changing anything. */
 import { resolve } from 'node:path';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -34,7 +34,7 @@ export async function verifyBackup(session: Session, folder: string): Promise<vo
   );
 }
 
-/** Throws a CliError that names the first damaged file. */
+/** Verifies the backup. Throws a CliError that names the first damaged file. */
 export async function checkBackup(session: Session, dir: string): Promise<VerifiedBackup> {
   const manifest = requireManifest(dir);
   const files = [...manifest.segments, ...manifest.data];
@@ -46,7 +46,7 @@ export async function checkBackup(session: Session, dir: string): Promise<Verifi
   try {
     for (const segment of manifest.segments) await fold(session, dir, snapshot, segment);
     const { seq, hash, log, signers } = snapshot.head;
-    // The segments decide. A manifest that names other signers would hide who really signed them.
+    // Compare with the segments, because a manifest with other signers would hide who really signed the log.
     if (log !== manifest.log.id || JSON.stringify(signers) !== JSON.stringify(manifest.log.signers))
       throw damagedError('manifest.json', `its segments belong to log ${log} with ${signers.length} signers`);
     if (seq !== manifest.log.position || hash !== manifest.log.hash)

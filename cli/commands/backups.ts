@@ -1,4 +1,4 @@
-/** `headgate backup`: copies of the control log and of a control plane's databases, and how to restore them. */
+/** `headgate backup` copies the control log and a control plane's databases, verifies copies, and restores them. */
 import type { Command } from 'commander';
 import type { Io } from '../terminal/io.ts';
 import { groups, verb } from '../terminal/verbs.ts';

@@ -1,4 +1,4 @@
-/** `headgate stack` and `headgate pool`: capacity and the models installed on it. */
+/** `headgate stack` and `headgate pool` manage stacks, the pool, and the models installed on them. */
 import type { Pool, Stack } from '../../schemas/admin/admin.ts';
 import { surfaces } from '../../schemas/choices.ts';
 import { column, type View } from '../terminal/render.ts';

@@ -1,4 +1,4 @@
-/** `headgate tier` and `headgate model`. `set` changes only the given options. Visitors have the tier `anonymous`. */
+/** `headgate tier` and `headgate model`. Their `set` changes only the given options. The tier of visitors is `anonymous`. */
 
 import type { Anonymous, Model, Tier } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
@@ -239,10 +239,10 @@ function readTier(
   return id === anonymous ? api.run('anonymous.get', { wave }) : api.run('tier.get', { id, wave });
 }
 
-/** Number of attempts. Several are needed, because nodes that go up or down also move the log. */
+/** Maximum number of attempts. Several are needed, because nodes that go up or down also move the log. */
 const attemptsMax = 10;
 
-/** Replaces a resource with the result of `merge`. If the log has moved, merges again, so that no change is lost. */
+/** Replaces a resource by the result of `merge`. If the log moves meanwhile, merges again, so that no change is lost. */
 async function replace<Found>(
   session: Session,
   name: OperationName,
@@ -272,7 +272,7 @@ async function readOptional<Found>(found: Promise<Found>): Promise<Found | undef
   }
 }
 
-/** Returns the given limit, or else the current one. `none` removes it. */
+/** Returns the given limit, or the current one if none is given. `none` removes the limit. */
 function mergeLimit(given: Limit | undefined, before: number | undefined): number | undefined {
   return given === 'none' ? undefined : (given ?? before);
 }

@@ -1,4 +1,4 @@
-/** `headgate change`: shows a change that is released in waves, advances it or withdraws it. */
+/** `headgate change` shows a change that is released in waves, advances it or withdraws it. */
 import type { Change } from '../../schemas/events/changes.ts';
 import { parseCount } from '../terminal/options.ts';
 import { ageColumn, column, type View } from '../terminal/render.ts';

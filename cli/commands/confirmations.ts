@@ -1,4 +1,4 @@
-/** Waits until every gateway has confirmed a position. An unreachable control plane is polled again until the deadline. */
+/** Waits until every gateway has confirmed a position. Until the deadline, an unreachable control plane is polled again. */
 
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { AdminClient } from '../admin-client/admin-client.ts';
@@ -9,14 +9,14 @@ import type { Session } from '../terminal/session.ts';
 
 export interface Confirmation {
   readonly name: string;
-  /** ID of the process, if several processes report under the same name. */
+  /** Id of the gateway's process. Set only if several processes report under the same name. */
   readonly incarnation?: string;
   readonly confirmed: boolean;
-  /** Seconds from the start of the wait to the confirmation, or to the last poll. */
+  /** Time in seconds from the start of the wait to the confirmation or, if there was none, to the last poll. */
   readonly seconds: number;
 }
 
-/** Prints `resource` with its confirmations. Throws Exit 5 if a gateway did not confirm in time. */
+/** Prints `resource` with the gateways' confirmations. Throws Exit with code 5 if a gateway has not confirmed in time. */
 export async function waitUntilConfirmed(
   session: Session,
   resource: Resource,
@@ -55,20 +55,20 @@ export async function waitUntilConfirmed(
 interface WaitState {
   readonly complete: boolean;
   readonly gateways: readonly Confirmation[];
-  /** Reason for being incomplete, besides gateways that have not confirmed. */
+  /** Why the list is incomplete, other than that gateways have not confirmed. */
   readonly reason?: string | undefined;
-  /** Error of the last poll, if it failed. */
+  /** Error of the last poll, if that poll failed. */
   readonly lost?: AdminError;
 }
 
-/** Shortest time between two polls, in seconds. */
+/** Shortest time in seconds between two polls. */
 const pollPauseSeconds = 0.5;
 
 async function poll(session: Session, position: number, waitSeconds: number): Promise<WaitState> {
   const api = await session.api();
   const beganMs = performance.now();
   const elapsed = (): number => (performance.now() - beganMs) / 1000;
-  // Report progress every second on a terminal, and every five seconds in a log.
+  // Report progress every second on a terminal, but only every five seconds otherwise, because the output may be a log file.
   const stepSeconds = session.io.stderr.isTTY ? 1 : 5;
   let last: WaitState = { complete: false, gateways: [] };
   for (;;) {
@@ -85,13 +85,13 @@ async function poll(session: Session, position: number, waitSeconds: number): Pr
     }
     if (last.complete || elapsed() >= waitSeconds) return last;
     reportProgress(session, last.gateways, elapsed());
-    // Normally the control plane holds the request open. If it responds at once, do not poll in a tight loop.
+    // Usually the control plane holds the request open. If it responds at once, wait, so that polling is no busy loop.
     const earlySeconds = pollPauseSeconds - (elapsed() - polledAt);
     await pause(session, Math.max(0, Math.min(earlySeconds, waitSeconds - elapsed())));
   }
 }
 
-/** Pauses; ends early on Ctrl-C. */
+/** Waits for a number of seconds. Ends early on Ctrl-C. */
 async function pause({ signal }: Session, seconds: number): Promise<void> {
   await sleep(seconds * 1000, signal);
 }
@@ -102,7 +102,7 @@ function confirmations(api: AdminClient, position: number, timeoutSeconds: numbe
   return api.run('confirmations.get', waited, Math.ceil(seconds * 1000) + 10_000);
 }
 
-/** Merges two polls. A confirmed gateway keeps its time; other times count from the start of the whole wait. */
+/** Merges two polls. A confirmed gateway keeps its time. Other times are counted from the start of the whole wait. */
 function merge(
   before: readonly Confirmation[],
   now: readonly Confirmation[],
@@ -117,7 +117,7 @@ function merge(
   });
 }
 
-/** Drops the process ID unless two processes share the name. */
+/** Removes the process id, unless two processes share the gateway's name. */
 function dropIncarnation(gateway: Confirmation, all: readonly Confirmation[]): Confirmation {
   if (all.filter(({ name }) => name === gateway.name).length > 1) return gateway;
   const { name, confirmed, seconds } = gateway;

@@ -1,4 +1,4 @@
-/** `headgate console`: opens the web console. */
+/** `headgate console` opens the web console in a browser. */
 import type { Command } from 'commander';
 import type { Io } from '../terminal/io.ts';
 import { noun } from '../terminal/verbs.ts';

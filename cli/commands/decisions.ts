@@ -1,4 +1,4 @@
-/** `headgate decisions export`: recorded decisions as lines for `replay decide` and `explain --request -`. */
+/** `headgate decisions export` prints recorded decisions as lines for `replay decide` and `explain --request -`. */
 import type { Command } from 'commander';
 import { CliError } from '../terminal/errors.ts';
 import { type Io, writeAll } from '../terminal/io.ts';
@@ -7,7 +7,7 @@ import type { Session } from '../terminal/session.ts';
 import { noun } from '../terminal/verbs.ts';
 
 interface Options {
-  /** Start time in ms since 1970. */
+  /** Time in ms since 1970 from which decisions are exported. */
   readonly since?: number;
   readonly gateway?: string;
 }
@@ -50,7 +50,7 @@ async function exportDecisions(session: Session, { since, gateway }: Options): P
   throw new CliError('the export ended early', { type: 'ConnectionLost', next: 'try again' });
 }
 
-/** Whether this is the last line, which names the gateways that did not answer. */
+/** Whether a line is the last one, which names the gateways that did not answer. */
 function isEnd(line: string): boolean {
   return line.startsWith('{"unanswered":');
 }

@@ -1,4 +1,4 @@
-/** `headgate doctor`: reports problems with a code, the object and the next step. Quiet if all is well. */
+/** `headgate doctor` reports problems, each with a code, its object and the next step. It prints little if all is well. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { type DoctorGroup, doctorGroups } from '../../control-plane/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../control-plane/doctor/diagnose.ts';
@@ -27,7 +27,7 @@ interface DoctorOptions extends ProbeOptions {
   readonly ports?: readonly number[];
 }
 
-/** Default ports of a gateway and a control plane: the API, the admin API, and the health of both. */
+/** Ports that processes use by default: for the API, the admin API, and health and metrics. */
 const defaultPorts: readonly number[] = [8080, 8081, 9464];
 const portsMax = 100;
 
@@ -74,9 +74,9 @@ export function registerDoctor(program: Command, io: Io): void {
   doctor.command.helpGroup(helpGroups.healthy);
 }
 
-/** Groups that work without a control plane. A log or certificate is checked only if environment variables name it. */
+/** Groups of checks that need no control plane. A log or certificate is checked only if an environment variable names it. */
 const preGroups: readonly DoctorGroup[] = ['machine', 'log', 'console'];
-/** Checks in these groups that work before a process runs. */
+/** Codes of the checks in these groups that work before a process is started. */
 const preCodes = new Set(['HG2001', 'HG2009', 'HG2010', 'HG2011', 'HG8001']);
 
 function selectGroups({ only, skip = [], pre }: DoctorOptions): readonly DoctorGroup[] {
@@ -84,7 +84,7 @@ function selectGroups({ only, skip = [], pre }: DoctorOptions): readonly DoctorG
   return doctorGroups.filter((group) => wanted.includes(group) && !skip.includes(group));
 }
 
-/** Selects the checks of this machine. Without --pre, only named ports are checked, because processes occupy their own. */
+/** Selects this machine's checks. Ports are checked only if named or with --pre, because running processes use theirs. */
 function machineQuery({ data, pre = false, ports: wanted }: DoctorOptions): MachineQuery {
   return { data, ports: wanted ?? (pre ? defaultPorts : undefined) };
 }
@@ -119,7 +119,7 @@ async function check(session: Session, options: DoctorOptions): Promise<void> {
   if (fail > 0 || (options.strict && warn > 0)) throw new Exit(1);
 }
 
-/** Checks the log that a process would open and the certificate that it would present. */
+/** Checks the log that a process would open and the certificate that it would use, before any process is started. */
 async function checkBeforeStart(groups: readonly DoctorGroup[], env: Environment): Promise<CheckResult[]> {
   const { probeLog } = await import('./probe-log.ts');
   const url = groups.includes('log') ? readSetting('HEADGATE_LOG', env) : undefined;
@@ -128,7 +128,7 @@ async function checkBeforeStart(groups: readonly DoctorGroup[], env: Environment
   return diagnose({ log, listeners }, groups).checks.filter(({ code }) => preCodes.has(code));
 }
 
-/** Placeholder facts for a log that has not been opened. */
+/** Placeholder for facts that are known only once a log is open. */
 const unopened = { position: 0, freshSeconds: 0, skipped: 0, isSigned: false };
 
 async function certificateFacts(env: Environment): Promise<DoctorFacts['listeners']> {

@@ -1,4 +1,4 @@
-/** `headgate effect`: shows which requests would be answered differently if a fleet file were applied. */
+/** `headgate effect` shows which requests would be answered differently if a fleet file were applied. */
 import type { Command } from 'commander';
 import { showEffect } from '../terminal/effect-lines.ts';
 import { Exit } from '../terminal/errors.ts';

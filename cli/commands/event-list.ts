@@ -1,4 +1,4 @@
-/** Prints events as a table, and reads lists of events in pages. */
+/** Prints events as a table, and reads long lists of events in pages. */
 
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { eventText } from '../../schemas/events/event-sentences.ts';
@@ -8,7 +8,7 @@ import { listMember } from '../admin-client/answers.ts';
 import { ageColumn, column, longColumn, type View } from '../terminal/render.ts';
 import { cellText } from '../terminal/text.ts';
 
-/** Describes an event in the same words as the console. */
+/** Describes an event in the same words as the console does. */
 export function describeEvent({ type, data }: Resource): string {
   return eventText(String(type), data);
 }
@@ -32,7 +32,7 @@ export const eventView: View = {
 };
 
 export type EventQuery = OperationInput<'event.list'>;
-/** Maximum events per request. Longer lists are read in pages. */
+/** Maximum number of events per request. Longer lists are read in pages. */
 const pageMax = 10_000;
 
 export async function readAllEvents(

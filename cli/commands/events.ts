@@ -1,4 +1,4 @@
-/** `headgate events`: the control log as a list, a live tail, or a raw export. */
+/** `headgate events` shows the control log as a list or a live tail, or exports its records. */
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';

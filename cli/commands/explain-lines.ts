@@ -1,4 +1,4 @@
-/** Formats an explanation as a page that fits the terminal. Without a terminal, each step is one line, easy to search. */
+/** Formats an explanation to fit the terminal. If output is not a terminal, each step is one line, easy to search. */
 import type { ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
 import type { Line, Part } from '../terminal/render.ts';
 
@@ -7,15 +7,15 @@ const styles = { ok: 'good', refused: 'bad', skipped: 'faint', assumed: 'warn' }
 const textWidthMax = 56;
 const signWidth = 3;
 const nameWidthMin = 12;
-/** Indent of the sections below the steps. */
+/** Indent in characters of the sections below the steps. */
 const indent = 8;
 const marker = '◀ decided it';
 
 export interface Page {
   readonly explanation: Explanation;
-  /** Request as given by the caller. */
+  /** The request as the user described it. */
   readonly request: string | undefined;
-  /** Width of the terminal; undefined for lines of any length. */
+  /** Width of the terminal in characters, or undefined if lines may have any length. */
   readonly columns: number | undefined;
 }
 
@@ -45,7 +45,7 @@ export function explanationLines(page: Page): Line[] {
 function verdictLines({ explanation, request, columns }: Page): Line[] {
   const { verdict, at, gateway, time, cause } = explanation;
   const { outcome, message } = verdict;
-  // The message already says who ended the request, so the cause is not repeated.
+  // Omit the cause if the message already says who ended the request.
   const text = outcome === 'ended' && message ? message : `${outcome.padEnd(8)} ${answerText(verdict)}`;
   const where = [
     ...(gateway === undefined ? [] : [gateway]),
@@ -88,7 +88,7 @@ function stepsLines({ steps, decisive }: Explanation, columns: number | undefine
   );
 }
 
-/** Finds the refusing step. An organisation's own nodes never refuse: if they cannot serve, the pool is tried next. */
+/** Finds the step that refused the request. `own nodes` never does, because the pool is tried after it. */
 function findRefusal(steps: readonly ExplainedStep[]): number {
   return steps.findIndex(({ result, step }) => result === 'refused' && step !== 'own nodes');
 }
@@ -133,7 +133,7 @@ function eventText({ type, position, by, why }: NonNullable<ExplainedStep['becau
   return [type, position, by, why && `"${why}"`].filter(Boolean).join(' ');
 }
 
-/** Formats the remedies. On a narrow terminal, each command gets its own line, so that it can be copied. */
+/** Formats the commands that would help. On a narrow terminal, each gets its own line, so that it can be copied. */
 function wouldTexts(would: readonly string[], columns: number | undefined): string[] {
   if (would.length === 0) return [];
   const line = `be served with: ${would.join('  · or: ')}`;
@@ -149,14 +149,14 @@ function diffTexts({ from, to, steps, events }: NonNullable<Explanation['diff']>
   ];
 }
 
-/** Wraps a text below its label with a hanging indent. Commands are never broken. */
+/** Wraps a text with a hanging indent after `lead`. Commands are not wrapped, so that they can be copied. */
 function wrapText(lead: string, text: string, columns: number | undefined): Line[] {
   const isCommand = text.trimStart().startsWith('headgate ');
   const parts = columns === undefined || isCommand ? [text] : breakText(text, columns - lead.length);
   return parts.map((part, at) => `${at === 0 ? lead : ' '.repeat(lead.length)}${part}`);
 }
 
-/** Breaks a text into lines at spaces. A word longer than the width gets its own line. */
+/** Breaks a text at spaces into lines. A word that is too wide gets a line of its own. */
 function breakText(text: string, widthMax: number): string[] {
   const lines: string[] = [];
   for (const word of text.split(' ')) {

@@ -1,4 +1,4 @@
-/** `headgate explain`: shows why a request is served or refused, which event caused that, and what would change it. */
+/** `headgate explain` shows why a request is served or refused, which event caused this, and what would change it. */
 import type { Command } from 'commander';
 import { explainedKinds } from '../../schemas/api/operations.ts';
 import { explanationSchema } from '../../schemas/records/explanations.ts';

@@ -1,20 +1,20 @@
-/** Reads an untrusted export: lines `{"offset","value":BASE64,"signature"?:BASE64}` in log order with original offsets. */
+/** Reads an untrusted export: lines `{"offset","value":BASE64,"signature"?:BASE64}` in log order, with original offsets. */
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { streamNamed } from '../../shared/runtime/named-file.ts';
 import { CliError } from '../terminal/errors.ts';
 
-/** Longest line in bytes; larger than the largest commit in base64. */
+/** Maximum length of a line in bytes. It fits the largest commit in base64. */
 const lineBytesMax = 4 * 1024 * 1024;
 
 const batchMax = 500;
 
-/** Reads the records of a file. Throws a CliError with exit code 2 that names the invalid line. */
+/** Reads the records of a file. Throws a CliError with exit code 2 that names the first invalid line. */
 export function readExportedLog(path: string): AsyncIterable<readonly LogRecord[]> {
   return parseRecords(readLines(path), path);
 }
 
-/** Yields records in batches, numbered from `first`. Throws like `readExportedLog`. */
+/** Yields records in batches. `first` is the number of the first line. Throws like `readExportedLog`. */
 export async function* parseRecords(
   from: AsyncIterable<string>,
   path: string,
@@ -32,7 +32,7 @@ export async function* parseRecords(
   if (batch.length > 0) yield batch;
 }
 
-/** Yields the lines of a file. Their length is bounded. */
+/** Yields the lines of a file, whose length is bounded. */
 export async function* readLines(path: string): AsyncIterable<string> {
   try {
     yield* splitLines(streamNamed(path));
@@ -45,7 +45,7 @@ export async function* readLines(path: string): AsyncIterable<string> {
   }
 }
 
-/** Splits chunks into lines. Throws an Error if a line is too long, and the errors of the source. */
+/** Splits chunks into lines. Throws an Error if a line is too long, and passes on the errors of the source. */
 export async function* splitLines(chunks: AsyncIterable<Uint8Array>): AsyncIterable<string> {
   let rest: Buffer = Buffer.alloc(0);
   for await (const chunk of chunks) {

@@ -1,4 +1,4 @@
-/** `apply`, `diff`, `export` and `validate`: the fleet as one file. Validation works without a control plane. */
+/** `headgate apply`, `diff`, `export` and `validate`: the fleet as one file. `validate` works without a control plane. */
 import type { Command } from 'commander';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
@@ -89,7 +89,7 @@ export function registerFleet(program: Command, io: Io): void {
   }
 }
 
-/** Reads and parses the file. If it is invalid, prints every fault to stderr and throws Exit 2. */
+/** Reads and parses the file. If it is invalid, prints all its faults to stderr and throws Exit with code 2. */
 export async function readFleet(session: Session, file: string): Promise<Fleet> {
   const text = await readInput(session.io, file);
   const { formatFault, parseFleet } = await import('../terminal/fleet-file.ts');
@@ -108,7 +108,7 @@ async function apply(session: Session, { file, prune, atomic }: ApplyOptions): P
   const fleet = await readFleet(session, file);
   const api = await session.api();
   const body = { fleet, ...(prune && { prune }) };
-  // Only --prune removes resources.
+  // Ask only with --prune, because without it no resource is removed.
   if (prune && !session.globals.yes && !session.writesNothing) {
     const { changes } = await api.run('fleet.diff', body);
     const removed = changes.filter(({ action }) => action === 'remove');
@@ -144,7 +144,7 @@ async function applyInParts(session: Session, body: OperationInput<'fleet.apply'
   const changes = [...first.changes];
   const warnings = new Set(first.warnings);
   let last = first;
-  // A repeated command may not be complete: the call before it may have ended half-way.
+  // Continue after a repeated command too, because the original may have been interrupted before it was complete.
   while (last.remaining !== undefined || (last.repeated && session.globals.commandId === undefined)) {
     const { remaining = 0, position: at } = last;
     session.note(`applied ${changes.length} of ${changes.length + remaining} changes, at position ${at}`);
@@ -165,7 +165,7 @@ function formatFields(fields: readonly string[] = []): string {
   return fields.length > 0 ? ` (${fields.join(', ')})` : '';
 }
 
-/** Exits with 0 if nothing would change and 1 if something would. Errors exit with 2 or more. */
+/** Exits with 0 if nothing would change, with 1 if something would, and with 2 or more after an error. */
 async function diff(session: Session, { file, prune }: FleetFileOptions): Promise<void> {
   let answer: OperationAnswer<'fleet.diff'>;
   try {

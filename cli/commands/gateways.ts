@@ -1,4 +1,4 @@
-/** `headgate gateway`: the position of every gateway, and whether their states agree. */
+/** `headgate gateway` shows the position of every gateway and whether the gateways' states agree. */
 import { join, resolve } from 'node:path';
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { shownColumns } from '../../schemas/records/gateway-members.ts';

@@ -1,4 +1,4 @@
-/** `headgate key`: creates, lists and revokes keys, and confirms that a revocation is in force. */
+/** `headgate key` creates, lists and revokes keys, and confirms that a revocation is in force. */
 
 import type { ApiKey, OperationInput } from '../../schemas/admin/admin.ts';
 import { expiryChoices, keyStates } from '../../schemas/choices.ts';
@@ -46,7 +46,7 @@ interface Use {
 }
 type Uses = ReadonlyMap<string, Use>;
 
-/** Reads when keys were last used. Undefined for past states or if usage is unreadable; the keys are listed anyway. */
+/** Reads when keys were last used. Returns undefined for past states or if usage is unreadable. Keys are listed anyway. */
 async function readUses(session: Session, query: OperationInput<'usage.keys'>): Promise<Uses | undefined> {
   if (session.globals.at !== undefined || session.out.format === 'name') return undefined;
   try {
@@ -122,7 +122,7 @@ function registerCreate(key: Noun): void {
     .choice('--expires <choice>', 'when the key expires', expiryChoices, true)
     .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
     .action<CreateOptions>(async (session, { org, name, expires, out }) => {
-      // `Required` makes the compiler reject an input field without an option here.
+      // Use `Required`, so that the compiler reports an input field that has no option here.
       const input: Required<OperationInput<'key.create'>> = { organisation: org, name, expires };
       const api = await session.api();
       const place = openSecretOutput(session, out);

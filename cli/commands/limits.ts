@@ -1,4 +1,4 @@
-/** `headgate limits`: current use of the limits of organisations and visitors, over all gateways. */
+/** `headgate limits` shows how much of their limits organisations and visitors are using now, across all gateways. */
 import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { usageError } from '../terminal/errors.ts';
 import { type Column, column, type View } from '../terminal/render.ts';

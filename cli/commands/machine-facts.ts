@@ -14,13 +14,13 @@ import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import type { Session } from '../terminal/session.ts';
 import { readContext } from '../terminal/settings.ts';
 
-/** Variables that name a file containing a secret. */
+/** Variables that contain the path of a file with a secret. */
 const secretFiles = ['HEADGATE_SIGNING_KEY', 'HEADGATE_CONTEXT'] as const;
 
 export interface MachineQuery {
-  /** Data folder of a process. */
+  /** Data folder of a process on this machine. */
   readonly data: string | undefined;
-  /** Ports that must be free; undefined to skip the check. */
+  /** Ports that must be free, or undefined to skip this check. */
   readonly ports: readonly number[] | undefined;
 }
 
@@ -62,7 +62,7 @@ function isFolder(path: string | undefined): path is string {
 
 const allAddresses = '0.0.0.0';
 
-/** Returns the ports in use on this machine. Each is tried once: two attempts would block each other. */
+/** Returns the ports in use on this machine. Each is tried only once, because two attempts would block each other. */
 async function findTakenPorts(ports: readonly number[]): Promise<number[]> {
   const unique = [...new Set(ports)];
   const found = await Promise.all(
@@ -71,7 +71,7 @@ async function findTakenPorts(ports: readonly number[]): Promise<number[]> {
   return unique.filter((_, index) => found[index]);
 }
 
-/** Whether another process uses the port. A port that may not be opened does not count. */
+/** Whether another process is using the port. Returns false if this process lacks the permission to open it. */
 function isTaken(port: number, host: string): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer();

@@ -1,4 +1,4 @@
-/** `headgate node`: inference servers, their capacity, and the tokens of their agents. */
+/** `headgate node` manages inference servers, their capacity and the tokens of their agents. */
 import type { Command } from 'commander';
 import type { LiveNodeResource, NodeToken } from '../../schemas/admin/admin.ts';
 import { dialects, nodeStates } from '../../schemas/choices.ts';
@@ -77,10 +77,10 @@ const draining = (name: 'drain' | 'undrain', help: string): VerbRow =>
     ...(name === 'drain' && { after: noteInFlight }),
   });
 
-/** Prints the node's requests in flight, if it has an agent to report them. */
+/** Prints how many requests the node has in flight, if an agent reports this. */
 async function noteInFlight(session: Session, { id }: { readonly id: string }): Promise<void> {
   if (session.out.format !== 'table') return;
-  // The node is already drained, whether or not this answer arrives.
+  // Ignore an error, because the node is drained already.
   const { inFlight } = await (await session.api())
     .run('node.get', { id })
     .catch(() => ({ inFlight: undefined }));

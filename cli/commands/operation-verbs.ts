@@ -1,4 +1,4 @@
-/** Verbs as data. A row names an operation, how operands and options fill its input, and how the answer is printed. */
+/** Declares verbs as data: which operation they call, how operands and options fill its input, and how it is printed. */
 import type { Command } from 'commander';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { type OperationName, operationRoute } from '../../schemas/admin/admin-routes.ts';
@@ -14,24 +14,24 @@ import { type groups, type Noun, noun, type Verb } from '../terminal/verbs.ts';
 import { printWriteResult, showList } from './answers.ts';
 import { withStage } from './stage-options.ts';
 
-/** An input field that an option sets. */
+/** An input field of an operation, set by an option. */
 export interface Field<Value> {
   readonly flags: string;
   declare(verb: Verb): Verb;
-  /** Converts commander's value; undefined if the option was not given. */
+  /** Converts the value from commander. Returns undefined if the option was not given. */
   read(raw: unknown): Value | undefined;
 }
 
 type Need = 'required' | 'option';
 const asIs = <Value>(raw: unknown) => raw as Value | undefined;
-// For --no-… the value is false, which another field of the same name reads.
+// For --no-… the value is false. Another field with the same name reads that.
 const asText = (raw: unknown) => (typeof raw === 'string' ? raw : undefined);
 
 export function textField(flags: string, summary: string, need: Need = 'option'): Field<string> {
   return { flags, declare: (verb) => verb[need](flags, summary), read: asText };
 }
 
-/** Declares a text option whose empty value counts as unset. */
+/** Declares an option with a text. An empty text counts as not given. */
 export function nonEmptyTextField(flags: string, summary: string): Field<string> {
   return { ...textField(flags, summary), read: (raw) => asText(raw) || undefined };
 }
@@ -55,7 +55,7 @@ export function choiceField<Value extends string>(
   return { flags, declare: (verb) => verb.choice(flags, summary, values, isRequired), read: asIs<Value> };
 }
 
-/** Declares a flag without a value, which sets the field to a fixed one. */
+/** Declares an option without a value. If given, it sets the field to a fixed value. */
 export function flagField<Value>(flags: string, summary: string, value: Value): Field<Value> {
   const given = !flags.startsWith('--no-');
   return { ...textField(flags, summary), read: (raw) => (raw === given ? value : undefined) };
@@ -67,7 +67,7 @@ export const sinceField = parsedField(
   parseMomentOption,
 );
 
-/** Flag of verbs that show a row of definitions. */
+/** Option of verbs that show a row that an open change may replace. */
 export const waveField = flagField(
   '--wave',
   'also show the row that applies at gateways in a wave of the open change',
@@ -92,17 +92,17 @@ type OperationFields<Name extends OperationName> = {
 type FieldRows = Readonly<Record<string, Field<unknown> | readonly Field<unknown>[] | undefined>>;
 
 interface OperationVerb<Name extends OperationName> {
-  /** Signature with operands as shown in help, summary, and examples. */
+  /** Signature with operands as help shows it, then the summary and examples. */
   readonly verb: readonly [signature: string, summary: string, ...examples: string[]];
-  /** Fields that the operands set. Default: the parameters of the path. */
+  /** Input fields that the operands set. The default is the parameters of the operation's path. */
   readonly operands?: readonly (keyof OperationInput<Name> & string)[];
-  /** Allowed values of operands. */
+  /** Values that operands may have, by operand. */
   readonly allowed?: Readonly<Record<string, readonly string[]>>;
-  /** Options in the order of help. */
+  /** Options in the order in which help lists them. */
   readonly options?: OperationFields<Name>;
-  /** True if the operation writes events of definitions, which can be released in waves. */
+  /** Set if the operation's changes can be released in waves. */
   readonly stages?: true;
-  /** Fields that the verb sets to fixed values. */
+  /** Fixed values for some input fields. */
   readonly always?: Partial<OperationInput<Name>>;
 }
 
@@ -117,16 +117,16 @@ interface ListVerb<Name extends OperationName> extends OperationVerb<Name> {
 }
 
 interface WriteVerb<Name extends OperationName> extends OperationVerb<Name> {
-  /** Name of the resource in the output. Default: the noun of the operation. */
+  /** Kind of resource to name in the output. The default is the operation's noun. */
   readonly what?: string;
-  /** ID in the output. Default: the last operand. */
+  /** Returns the id to print. The default is the last operand. */
   id?(input: OperationInput<Name>, answer: Resource): string;
   readonly done: string | ((input: OperationInput<Name>) => string);
-  /** Completes "type NAME to …". Omit it if nothing is lost by the command. */
+  /** Completes the question "type NAME to …". Omit it if the command does not lose anything. */
   confirm?(input: OperationInput<Name>): string;
-  /** Throws a usage error if the input does not make sense. */
+  /** Throws a usage error if the input is inconsistent. */
   check?(input: OperationInput<Name>, session: Session): void;
-  /** Prints a note after the command. */
+  /** Prints a note after the command has succeeded. */
   after?(session: Session, input: OperationInput<Name>): Promise<void>;
 }
 
@@ -135,7 +135,7 @@ interface OwnVerb<Name extends OperationName> extends OperationVerb<Name> {
   print(session: Session, answer: OperationAnswer<Name>, input: OperationInput<Name>): Promise<void>;
 }
 
-/** Adds a verb to its noun. */
+/** Function that adds a verb to its noun. */
 export type VerbRow = (noun: Noun) => void;
 export interface NounRow {
   readonly noun: readonly [name: string, summary: string, group: keyof typeof groups, example: string];
@@ -154,7 +154,7 @@ type Work<Name extends OperationName> = (
   operands: readonly string[],
 ) => Promise<void>;
 
-/** Creates a verb with declared input and its own handler. */
+/** Creates a verb whose input is declared and whose handler is custom. */
 export function customVerb<Name extends OperationName>(
   name: Name,
   row: OperationVerb<Name>,
@@ -186,13 +186,13 @@ export function customVerb<Name extends OperationName>(
   };
 }
 
-/** Name under which commander stores a flag's value. */
+/** Returns the name under which commander stores the value of an option. */
 function attributeName(flags: string): string {
   const name = /--(?:no-)?([a-z-]+)/.exec(flags)?.[1] ?? '';
   return name.replace(/-([a-z])/g, (_all, letter: string) => letter.toUpperCase());
 }
 
-/** Creates a verb that reads and prints one resource. */
+/** Creates a verb that reads one resource and prints it. */
 export function showVerb<Name extends OperationName>(
   name: Name,
   row: OperationVerb<Name> & { readonly view: View },
@@ -203,7 +203,7 @@ export function showVerb<Name extends OperationName>(
   });
 }
 
-/** Creates a verb that reads and prints a list, page by page if it has pages. */
+/** Creates a verb that reads a list and prints it, page by page if the list has pages. */
 export function listVerb<Name extends OperationName>(
   name: Name,
   row: ListVerb<Name>,
@@ -228,7 +228,7 @@ export function listVerb<Name extends OperationName>(
   );
 }
 
-/** Creates a verb for a list that the control plane searches, sorts and pages. */
+/** Creates a verb for a list that the control plane searches, sorts and divides into pages. */
 export function pagedListVerb<Name extends PagedName>(name: Name, row: ListVerb<Name>): VerbRow {
   return listVerb(name, row, pageFields);
 }
@@ -249,7 +249,7 @@ const pageFields: { readonly [Key in keyof PageInput]-?: Field<PageInput[Key]> }
   after: textField('--after <cursor>', 'continue after this cursor, which the previous page printed'),
 };
 
-/** Creates a verb that runs an operation and prints its answer in its own way. */
+/** Creates a verb that runs an operation and prints the response with a function of its own. */
 export function runVerb<Name extends OperationName>(name: Name, row: OwnVerb<Name>): VerbRow {
   return customVerb(name, row, async (session, input, operands) => {
     const what = row.confirm?.(input);
@@ -258,7 +258,7 @@ export function runVerb<Name extends OperationName>(name: Name, row: OwnVerb<Nam
   });
 }
 
-/** Creates a verb that executes a command and prints the result. */
+/** Creates a verb that runs a command and prints its result. */
 export function writeVerb<Name extends OperationName>(name: Name, row: WriteVerb<Name>): VerbRow {
   return customVerb(name, row, async (session, input, operands) => {
     row.check?.(input, session);
@@ -273,7 +273,7 @@ export function writeVerb<Name extends OperationName>(name: Name, row: WriteVerb
   });
 }
 
-/** Checks that the IDs can be sent, then asks for confirmation. */
+/** Checks that the ids can be sent, then asks the user to confirm the command. */
 export async function confirmCommand(
   session: Session,
   name: OperationName,

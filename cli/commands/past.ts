@@ -1,4 +1,4 @@
-/** `diff --from --to` compares two moments; `undo` takes back a commit. */
+/** `headgate diff --from --to` compares two past states, and `headgate undo` reverses a commit. */
 
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { listMember, type Resource } from '../admin-client/answers.ts';
@@ -9,7 +9,7 @@ import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
 import { describeEvent } from './event-list.ts';
 
-/** Exits with 0 if the states are equal, 1 if they differ. */
+/** Exits with 0 if the states are equal, and with 1 if they differ. */
 export async function diffMoments(session: Session, from: string, to: string | undefined): Promise<void> {
   const answer = await (await session.api()).run('changes.get', { from, to }, 120_000);
   const items = answer.items as readonly Resource[];
@@ -58,7 +58,7 @@ function commandLine({ method, path, body }: UndoCommand): string {
 
 const opposite: Readonly<Record<string, string>> = { create: 'remove', remove: 'create' };
 
-/** Returns the change to a row that undoing this change would make. */
+/** Returns the change that would reverse a row's change. */
 function reverseChange({ action, fields, ...row }: Resource): Resource {
   const list = (Array.isArray(fields) ? fields : []) as Resource[];
   return {

@@ -1,4 +1,4 @@
-/** Checks that a log can be used from here, before a process opens it. Never creates a folder or topic. */
+/** Checks, before a process opens a log, that the log can be used from this machine. Never creates a folder or a topic. */
 import { controlTopic } from '../../schemas/events/commit.ts';
 import type { LogInspection } from '../../shared/log/core/control-log.ts';
 import { parseLogUrl } from '../../shared/log/open-log.ts';
@@ -7,9 +7,9 @@ import { environment } from '../../shared/runtime/settings.ts';
 
 export interface LogProbe {
   readonly reachable: boolean;
-  /** Reason for being unreachable. Never contains the address, which may include a password. */
+  /** Why the log cannot be reached. Never contains the address, which may include a password. */
   readonly reason?: string;
-  /** Report of the brokers, if the log is on Kafka. */
+  /** What the brokers report about themselves and the topics, if the log is on Kafka. */
   readonly brokers?: LogInspection;
 }
 

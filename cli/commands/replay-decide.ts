@@ -1,4 +1,4 @@
-/** `headgate replay decide`: decides recorded requests again with this build and prints the decisions that differ. */
+/** `headgate replay decide` decides recorded requests again with this build and prints the decisions that differ. */
 import { resolve } from 'node:path';
 import { chooseView, decideWithLookup, questionFromRecord } from '../../control-plane/explain/question.ts';
 import {
@@ -26,9 +26,9 @@ export interface ReplayDecideOptions {
 interface Counts {
   decided: number;
   differ: number;
-  /** Decisions before the log's first position or after its last. */
+  /** Number of decisions at positions that the log does not contain. */
   outside: number;
-  /** Requests that ended before a decision. */
+  /** Number of requests that ended before they were decided. */
   undecided: number;
 }
 
@@ -47,7 +47,7 @@ export async function replayDecide(
   const snapshot = memorySnapshot();
   const lookup = createLookup(snapshot.db);
   try {
-    // Read the log directly if its address is known, otherwise through the control plane's export.
+    // Read the log directly if its address is known. Otherwise read it through the control plane.
     const records = log ? readAllRecords(log) : exportRecords(session);
     const positions = [...byPosition.keys()].filter((position) => position > 0).sort((a, b) => a - b);
     for await (const position of foldToPositions(session, snapshot, positions, records)) {
@@ -71,7 +71,7 @@ export async function replayDecide(
   await reportAll(session, counts);
 }
 
-/** Parses --at, which must be a position. Only a control plane could resolve a time, and there may be none. */
+/** Parses --at, which must be a position here. Only a control plane could convert a time, and there may be none. */
 function parseReplayPosition(at: string | undefined): number | undefined {
   if (at === undefined) return undefined;
   if (/^[1-9][0-9]{0,14}$/.test(at)) return Number(at);
@@ -114,7 +114,7 @@ function groupByPosition(
   return groups;
 }
 
-/** Folds the log once, and yields each wanted position when the state reaches it. */
+/** Folds the log once. Yields each wanted position when the state has reached it. */
 async function* foldToPositions(
   session: Session,
   snapshot: Snapshot,
@@ -135,7 +135,7 @@ async function* foldToPositions(
   }
 }
 
-/** Splits a batch so that each part ends with a record at a wanted position, or with the batch. */
+/** Splits a batch after each record at a wanted position. */
 function* splitAtPositions(
   wanted: ReadonlySet<number>,
   batch: readonly LogRecord[],

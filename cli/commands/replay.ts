@@ -1,4 +1,4 @@
-/** `headgate replay`: folds a log in memory and prints its position and digests, which are the same on every machine. */
+/** `headgate replay` folds a log in memory and prints its position and digests, which are equal on every machine. */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
@@ -77,7 +77,7 @@ async function replay(
   }
 }
 
-/** Prints the result. Throws Exit 1 if the fold halted, or if digests differ. */
+/** Prints the result. Throws Exit with code 1 if the fold halted or digests differ. */
 async function show(session: Session, snapshot: Snapshot, isVerified: boolean): Promise<void> {
   const { verify } = await import('../../shared/snapshot/verify.ts');
   const { log, seq, skipped, halt, divergedAt } = snapshot;
@@ -96,7 +96,7 @@ async function show(session: Session, snapshot: Snapshot, isVerified: boolean): 
   if (halt || divergedAt !== null || differing.length > 0) throw new Exit(1);
 }
 
-/** Error for an export that does not begin with the first commit, so it cannot be folded. */
+/** Error if an export cannot be folded because it does not begin with the log's first commit. */
 function laterBeginningError(first: number): CliError {
   return new CliError(`the input begins at position ${first}, but a replay needs all commits before it`, {
     type: 'NotFound',
@@ -111,7 +111,7 @@ function noLogError(): CliError {
   });
 }
 
-/** Folds records until the end, `to`, or a halt. Returns the position of the first commit in the input. */
+/** Folds records until the end, position `to` or a halt. Returns the position of the first commit in the input. */
 async function foldAll(
   session: Session,
   snapshot: Snapshot,
@@ -124,7 +124,7 @@ async function foldAll(
   for await (const batch of records) {
     if (session.signal.aborted) throw interrupted();
     first ??= batch[0] && parseCommit(batch[0].value)?.seq;
-    // A record after `to` cannot be the next one yet, so leaving it out does not change anything before.
+    // Drop the records after `to`. None of them can be the next commit before `to` is reached.
     const wanted = batch.filter(({ value }) => to === undefined || (parseCommit(value)?.seq ?? 0) <= to);
     snapshot.apply(wanted);
     if (snapshot.halt || (to !== undefined && snapshot.seq >= to)) return first;

@@ -1,9 +1,9 @@
-/** Formats requests for both the list and the tail. */
+/** Formats requests for both the list and the live tail. */
 import type { RequestRow } from '../../schemas/admin/requests.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
 
-/** Formats what served the request, or why nothing did. */
+/** Names the node that served the request, or says why none did. */
 export function verdictText({ verdict, node, type, endedBy }: Partial<RequestRow>): string {
   if (verdict === 'refused') return type ?? 'refused';
   if (verdict === 'ended') return `ended by ${endedBy ?? 'a node'}`;
@@ -19,7 +19,7 @@ export function msText(ms: unknown): string {
   return ms < 1000 ? `${Math.round(ms)}ms` : `${(ms / 1000).toFixed(1)}s`;
 }
 
-/** Formats `12→340`, or `-` if nothing was counted. */
+/** Formats numbers of tokens as `12→340`, or `-` if none were counted. */
 export function tokensText({ promptTokens, completionTokens }: Partial<RequestRow>): string {
   return promptTokens === undefined ? '-' : `${promptTokens}→${completionTokens ?? 0}`;
 }
@@ -28,7 +28,7 @@ export function timeText(at: unknown): string {
   return String(at).slice(11, 23);
 }
 
-/** Formats one line of a tail. */
+/** Formats a request as one line of the live tail. */
 export function formatRow(row: Partial<RequestRow>): string {
   const { at, model, status, firstTokenMs, durationMs, gateway, request } = row;
   const parts = [

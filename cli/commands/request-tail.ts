@@ -1,4 +1,4 @@
-/** Live tail of requests. Reconnects after a lost connection, without losing or repeating a request. */
+/** Live tail of requests. It reconnects after a lost connection, and neither loses nor repeats a request. */
 import type { OperationInput } from '../../schemas/admin/admin.ts';
 import { type RequestsMessage, requestsPerPageMax } from '../../schemas/admin/requests.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
@@ -13,13 +13,13 @@ import { formatRow, noteSilent } from './request-rows.ts';
 const failuresMax = 8;
 const backoffMs = 200;
 const backoffMsMax = 5000;
-/** Time in ms without data after which the connection is given up. The control plane sends something every ten seconds. */
+/** Time in ms without data after which a connection is abandoned. The control plane sends data every ten seconds. */
 const idleMs = 30_000;
-/** Number of request IDs remembered to avoid printing a request twice. */
+/** Number of request ids that are remembered, so that no request is printed twice. */
 const printedMax = 10_000;
 const lastDefault = 10;
 
-/** Follows requests until Ctrl-C. */
+/** Prints requests as they complete, until Ctrl-C. */
 export async function tailRequests(session: Session, asked: TailQuery): Promise<void> {
   const tail = new RequestTail(session, asked);
   const { signal } = session;
@@ -31,7 +31,7 @@ export async function tailRequests(session: Session, asked: TailQuery): Promise<
   throw interrupted();
 }
 
-/** Filter of the tail. `limit` is the number of past requests to start with. */
+/** Filter of the live tail. `limit` is the number of past requests to print first. */
 type TailQuery = OperationInput<'request.tail'>;
 
 class RequestTail {
@@ -47,7 +47,7 @@ class RequestTail {
     this.#asked = asked;
   }
 
-  /** Reads one connection. Resolves or rejects when it ends. */
+  /** Reads a single connection until it ends. Rejects if it ended because of an error. */
   async connection(): Promise<void> {
     const api = await this.#session.api();
     const { limit: last = lastDefault } = this.#asked;
@@ -63,7 +63,7 @@ class RequestTail {
   }
 
   async again(failure: unknown): Promise<void> {
-    // A request refused before any data arrived would be refused again.
+    // Give up if the first connection is refused, because further ones would be refused, too.
     if (this.#isFirst && failure !== undefined) throw failure;
     this.#failures++;
     if (this.#failures >= failuresMax)

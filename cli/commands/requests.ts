@@ -1,4 +1,4 @@
-/** `headgate requests`: shows requests at all gateways, as a list or a live tail. */
+/** `headgate requests` shows requests at all gateways, as a list or a live tail. */
 import type { Command } from 'commander';
 import type { OperationInput } from '../../schemas/admin/admin.ts';
 import {

@@ -1,4 +1,4 @@
-/** Reads the former gateways' usage from the counters topic, so that a restore neither refunds nor charges twice. */
+/** Reads the former gateways' usage from the counters topic, so that a restore neither refunds usage nor charges it twice. */
 import {
   countersTopic,
   limitTopicKeepSeconds,
@@ -19,7 +19,7 @@ export interface CountedUse {
   readonly requests: number;
 }
 
-/** Returns the use of one organisation in one period, over all gateways. */
+/** Returns what one organisation used in one period, across all gateways. */
 export type PeriodUse = (organisation: string, period: string) => CountedUse;
 
 /** Reads the topic to its end. Throws LogUnavailable, or a CliError if the records cannot be authenticated. */
@@ -29,7 +29,7 @@ export async function readCounted(session: Session, url: string): Promise<Period
   const topic = await openLog(url, { topic: countersTopic }, keep);
   try {
     const end = await topic.end();
-    // An end above 0 does not mean that there are records, because the topic keeps only a day.
+    // An end above 0 does not mean that there are records, because the topic keeps them for only a day.
     let next = await topic.offsetAt(0);
     if (next < end) {
       const mac = createCounterMac(session);
@@ -48,7 +48,7 @@ export async function readCounted(session: Session, url: string): Promise<Period
   return (organisation, period) => {
     const key = counterKey(organisation, period);
     const all = state.sum(key);
-    // Leave out counters written by an earlier restore, because this restore writes them again.
+    // Subtract counters that an earlier restore wrote, because this restore writes them again.
     const rows = state.value(rowsReplica, key);
     return { tokens: all.tokens - rows.tokens, requests: all.turns - rows.turns };
   };
@@ -62,7 +62,7 @@ function merge(state: CounterState, mac: RecordMac, { value, signature, atMs }: 
   return 1;
 }
 
-/** Creates the MAC from the gateway token and, during a rotation, the previous one. */
+/** Returns a checker of MACs for the gateway token and, during a rotation, the previous token. */
 function createCounterMac({ io: { env } }: Session): RecordMac {
   try {
     const token = readSecret('HEADGATE_GATEWAY_TOKEN', env);

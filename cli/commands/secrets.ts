@@ -1,4 +1,4 @@
-/** Prints a secret that only this response contains, alone to stdout or to a file that only its owner can read. */
+/** Prints a secret that only one response contains. It goes alone to stdout, or to a file that only its owner can read. */
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { errorCode } from '../../shared/runtime/error-code.ts';
@@ -6,12 +6,12 @@ import type { Resource } from '../admin-client/answers.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 
-/** Destination of the value. A file is created before the secret, so that a full disk cannot lose the value. */
+/** Where to write the secret. A file is created before the secret, so that a full disk cannot lose it. */
 export interface SecretOutput {
   readonly file?: { readonly path: string; readonly descriptor: number };
 }
 
-/** Opens the destination. Throws a usage error if the value would be lost or a file overwritten. */
+/** Opens the output. Throws a usage error if the secret would be lost or an existing file overwritten. */
 export function openSecretOutput(session: Session, file: string | undefined): SecretOutput {
   if (file === undefined) {
     if (session.out.format === 'name')
@@ -31,7 +31,7 @@ export function openSecretOutput(session: Session, file: string | undefined): Se
   }
 }
 
-/** Runs the command that creates the secret. Deletes the file if the command fails. */
+/** Runs the command that creates the secret. If the command fails, deletes the file for it. */
 export async function createSecret<Made extends Resource>(
   place: SecretOutput,
   make: () => Promise<Made>,
@@ -48,13 +48,13 @@ export async function createSecret<Made extends Resource>(
 }
 
 export interface SecretLabels {
-  /** Single line for stderr. */
+  /** One line about the secret, for stderr. */
   readonly summary: string;
-  /** Command that revokes the secret. */
+  /** Command with which the user can revoke the secret. */
   readonly revoke: string;
 }
 
-/** Prints the response. Throws a CliError if the value is missing, because a repeated command does not return it. */
+/** Prints the secret. Throws a CliError if the response lacks it, which happens if the command was repeated. */
 export async function showSecret(
   session: Session,
   place: SecretOutput,

@@ -1,4 +1,4 @@
-/** `headgate signer`: the keys whose signatures the log accepts. */
+/** `headgate signer` manages the public keys whose signatures the log accepts. */
 import { resolve } from 'node:path';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { computeFingerprint, normalisePublicKey } from '../../shared/log/core/signing.ts';
@@ -49,7 +49,7 @@ export const signers: NounRow = {
   ],
 };
 
-/** Reads a public key from a PEM file, in the format of the log. Throws a CliError with exit code 2. */
+/** Reads a public key from a PEM file and converts it to the log's format. Throws a CliError with exit code 2. */
 function readPublicKey(session: Session, file: string): string {
   try {
     return normalisePublicKey(textOfNamed(resolve(session.io.cwd, file)), file);

@@ -1,4 +1,4 @@
-/** `headgate snapshot inspect`: verifies a state file. */
+/** `headgate snapshot inspect` verifies the snapshot file of a process. */
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { Exit } from '../terminal/errors.ts';

@@ -1,4 +1,4 @@
-/** Live probe of `doctor`: a stack of another organisation must get the same answer as a stack that does not exist. */
+/** Live probe for `headgate doctor`. Another organisation's stack must get the same response as one that does not exist. */
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import type { DoctorFacts } from '../../control-plane/doctor/facts.ts';
@@ -8,10 +8,10 @@ import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
 
 export interface ProbeOptions {
-  /** Base URL of a gateway. */
+  /** Base URL of the gateway to probe. */
   readonly probe?: string;
   readonly keyFile?: string;
-  /** A stack that does not belong to the key's organisation. */
+  /** A stack that does not belong to the organisation of the probe's key. */
   readonly stack?: string;
   readonly stackDomain: string;
 }
@@ -21,7 +21,7 @@ const answerBytesMax = 64 * 1024;
 const missingStack = 'stk-calm-lizard-0000';
 const body = JSON.stringify({ model: 'doctor', messages: [{ role: 'user', content: 'probe' }] });
 
-/** Returns undefined if no probe was requested. */
+/** Sends the probe. Returns undefined if no probe was requested. */
 export async function probeStacks(
   session: Session,
   { probe, keyFile, stack, stackDomain }: ProbeOptions,
@@ -37,7 +37,7 @@ export async function probeStacks(
   return { gateway: new URL(probe).host, foreign: await ask(stack), missing: await ask(missingStack) };
 }
 
-/** Returns the answer's status and body, which are all that a caller could use to tell the two apart. */
+/** Returns a response's status and body. A caller could not tell stacks apart by anything else. */
 function requestAnswer(gateway: URL, host: string, key: string): Promise<string> {
   const send = gateway.protocol === 'https:' ? requestHttps : requestHttp;
   return new Promise((resolve, reject) => {

@@ -1,9 +1,9 @@
-/** Options of commands whose events can be released in waves. The session reads their values. */
+/** Declares the options of commands whose changes can be released in waves. The session reads their values. */
 import { InvalidArgumentError } from 'commander';
 import { parseWatch, ReleaseFault, releasePlan } from '../../schemas/events/release.ts';
 import type { Verb } from '../terminal/verbs.ts';
 
-/** Returns a parser that keeps the text unchanged if the check accepts it. */
+/** Returns a parser that returns the text unchanged if `check` accepts it. */
 function checkedParser(check: (text: string) => unknown): (text: string) => string {
   return (text) => {
     const fault = findFault(() => check(text));
@@ -22,7 +22,7 @@ function findFault(check: () => unknown): string | undefined {
   }
 }
 
-/** Accepts any gateway names, because only the control plane knows the gateways. */
+/** Accept any gateway names, because only the control plane knows which gateways exist. */
 const waves = checkedParser((text) => releasePlan({ waves: text.split(',') }, text.split(/[,+]/)));
 const hold = checkedParser((text) => releasePlan({ hold: text }, ['any']));
 const watch = checkedParser(parseWatch);

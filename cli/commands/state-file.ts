@@ -1,4 +1,4 @@
-/** Opens a state file read-only, even while its process runs, and recomputes its digests from its rows. */
+/** Opens a snapshot file read-only, even while a process is using it, and recomputes its digests from its rows. */
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
@@ -8,24 +8,24 @@ export interface StateFile {
   readonly log: string | null;
   readonly position: number;
   readonly foldVersion: number;
-  /** Combined digest of all tables, as reported by processes. */
+  /** Combined digest of all tables, which processes also report. */
   readonly digest: string;
   readonly digests: Readonly<Record<string, string>>;
   readonly rows: number;
-  /** Whether the rows match the digests and no checkpoint of the log differed. */
+  /** Whether the rows match the digests, and the log contains no checkpoint that differs. */
   readonly verified: boolean;
-  /** Tables whose rows do not match. */
+  /** Tables whose rows do not match their digests. */
   readonly differing: readonly string[];
-  /** Position of a checkpoint that differed. */
+  /** Position of a checkpoint whose digests differ from the file's. */
   readonly divergedAt?: number;
 }
 
-/** Inspects the file. Throws a CliError with exit code 2 if it is missing, damaged, or of another fold version. */
+/** Inspects the file. Throws a CliError with exit code 2 if it is missing, damaged or from another fold version. */
 export function inspectState(path: string): StateFile {
   try {
     const snapshot = openExisting(path, { readOnly: true });
     try {
-      // Read everything in one transaction, because a process may still be writing to the file.
+      // Read everything in one transaction, because a process may be writing to the file.
       snapshot.db.exec('BEGIN');
       const { differing, rows } = verify(snapshot.db);
       const { log, seq, divergedAt } = snapshot;
@@ -41,7 +41,7 @@ export function inspectState(path: string): StateFile {
         ...(divergedAt !== null && { divergedAt }),
       };
     } finally {
-      // Do not call snapshot.close(): it would mark the file as cleanly closed, although it belongs to another process.
+      // Do not call `snapshot.close()`. It would mark the file as cleanly closed, but the file belongs to another process.
       snapshot.db.close();
     }
   } catch (error) {

@@ -1,4 +1,4 @@
-/** `headgate status`: shows what is out of sync, down or refused, each with the next step. */
+/** `headgate status` shows what is out of sync, down or refused, each with the next step. */
 import { type Command, Option } from 'commander';
 import type { GatewayStatus, LiveNodeResource, OperationAnswer } from '../../schemas/admin/admin.ts';
 import { groupDigits } from '../../schemas/grouped.ts';
@@ -12,13 +12,13 @@ import { groups, verb } from '../terminal/verbs.ts';
 type Replica = OperationAnswer<'status.get'>;
 type Refused = OperationAnswer<'activity.get'>;
 type Findings = OperationAnswer<'doctor.get'>;
-/** An answer, or the error that says why it could not be read, for example for lack of rights. */
+/** A response, or the error that says why it could not be read, such as missing rights. */
 type AnswerOrError<Answer> = Answer | AdminError;
 
 const labelWidth = 10;
-/** Maximum number of gateways, nodes or refusals listed. */
+/** Maximum number of gateways, nodes or refusals that are listed. */
 const shownMax = 5;
-/** Time in ms to wait for refusals, which gateways report. A gateway that does not answer is left out. */
+/** Time in ms to wait for the gateways to report refusals. A gateway that does not respond in time is left out. */
 const activityMs = 5000;
 
 export function registerStatus(program: Command, io: Io): void {
@@ -52,7 +52,7 @@ async function statusLines(session: Session, api: AdminClient, replica: Replica)
       ? []
       : [bad('halted', replica.halted), next('headgate doctor --only log')]),
   ];
-  // The rest exists for the present state only.
+  // All other parts exist only for the present state.
   if (session.globals.at !== undefined) return log;
   const [gateways, nodes, refused, findings] = await Promise.all([
     answerOrError(api.run('gateway.list')),
@@ -107,7 +107,7 @@ function gatewayLines(gateways: readonly GatewayStatus[], position: number): Lin
   ];
 }
 
-/** Says at which gateways the open change is in force. Empty if no gateway has it, or if all have it. */
+/** Says at which gateways the open change is in force. Returns nothing if it is in force at none or all of them. */
 export function openChange(gateways: readonly GatewayStatus[]): string[] {
   const reached = gateways.filter(({ change }) => change !== undefined);
   if (reached.length === 0 || reached.length === gateways.length) return [];

@@ -1,7 +1,7 @@
 /**
- * Live tail of events over a WebSocket. After a lost connection it resumes after the last printed event, so that none is
- * missed or printed twice. If printing is too slow, the bounded queue closes the connection, which reopens once the queue is
- * empty. A connection that does not answer pings is closed.
+ * Live tail of events over a WebSocket. After a lost connection, it resumes after the last printed event, so that no event is
+ * missed or printed twice. If the output is slow and the bounded queue is full, the connection is closed, and reopened once
+ * the queue is empty. A connection that does not answer pings is closed.
  */
 
 import WebSocket from 'ws';
@@ -28,15 +28,15 @@ const queueMax = 10_000;
 const failuresMax = 8;
 const backoffMsMax = 5000;
 const pingEveryMsDefault = 10_000;
-/** Consecutive pings without any frame. Counted instead of timed, because this process may have been suspended. */
+/** Consecutive pings without any frame that end a connection. They are counted, because this process may be suspended. */
 const unansweredMax = 3;
 const handshakeMsMax = 10_000;
-/** Time in ms from our close frame until a socket whose peer does not respond is terminated. */
+/** Time in ms after which a socket is terminated if its peer does not respond to the close frame. */
 const closeMsMax = 1000;
-/** Much larger than any event. */
+/** Maximum size of a frame in bytes. It is much larger than any event. */
 const frameBytesMax = 16 * 1024 * 1024;
 
-/** Runs until Ctrl-C or, with --until-end, to the end of the log. `backoffMs` doubles with each consecutive failure. */
+/** Prints events until Ctrl-C or, with --until-end, to the log's end. `backoffMs` doubles with each consecutive failure. */
 export async function tail(
   session: Session,
   options: TailCommandOptions,
@@ -54,7 +54,7 @@ export async function tail(
     for (const event of items) await show(session, out, event);
     return;
   }
-  // This also checks the token, because a refused upgrade does not have a readable error.
+  // This call also checks the token, because a refused upgrade has no readable error.
   const status = await api.run('status.get');
   const follower = new EventTail(
     session,
@@ -66,7 +66,7 @@ export async function tail(
   await follower.run(backoffMs, pingEveryMs);
 }
 
-/** Prints an event on one line. */
+/** Prints one event as one line. */
 async function show(session: Session, out: Renderer, event: Resource): Promise<void> {
   const { position, at, type, by } = event;
   const sentence = `${cellText(by)} ${printable(describeEventWithReason(event))}`;
@@ -91,13 +91,13 @@ class EventTail {
   readonly #api: AdminClient;
   readonly #out: Renderer;
   readonly #type: string | undefined;
-  /** Place to resume: position of the last printed event, and its index within the commit. */
+  /** Position of the last printed event, after which the tail resumes. `#index` is the event's index in its commit. */
   #from: number;
   #index = -1;
   #failures = 0;
-  /** Close reason given by the control plane; empty if the connection broke. */
+  /** Reason that the control plane gave for closing the connection. Empty if the connection was lost. */
   #reason = '';
-  /** Whether the last connection was closed because pings were not answered. */
+  /** Whether the last connection was closed because the control plane did not answer pings. */
   #isSilent = false;
 
   constructor(session: Session, api: AdminClient, out: Renderer, from: number, type: string | undefined) {
@@ -139,7 +139,7 @@ class EventTail {
     });
   }
 
-  /** Prints events until the connection ends, or until a full queue has been printed. */
+  /** Prints events until the connection ends. If the queue is full, prints the queue and then ends. */
   async #connection(pingEveryMs: number): Promise<void> {
     const { signal } = this.#session;
     const socket = this.#open();
@@ -207,7 +207,7 @@ class EventTail {
   }
 }
 
-/** Pings while the socket is open. Calls `onSilent` after several pings without any frame. */
+/** Sends pings while the socket is open. Calls `onSilent` after several pings without any frame from the peer. */
 function pingUntilSilent(socket: WebSocket, everyMs: number, onSilent: () => void): () => void {
   let unanswered = 0;
   const onFrame = (): void => {
@@ -222,7 +222,7 @@ function pingUntilSilent(socket: WebSocket, everyMs: number, onSilent: () => voi
   return () => clearInterval(timer);
 }
 
-/** Closes cleanly. If the peer does not respond, terminates the socket, because the process must not wait for it. */
+/** Closes the socket cleanly. If the peer does not respond, terminates it, so that the process does not wait. */
 function close(socket: WebSocket): void {
   if (socket.readyState === WebSocket.CLOSED) return;
   const timer = setTimeout(() => socket.terminate(), closeMsMax);

@@ -1,4 +1,4 @@
-/** `headgate org` and `headgate member`: organisations, and the people who act for them. */
+/** `headgate org` and `headgate member` manage organisations and the people who act for them. */
 import type { Member, Organisation } from '../../schemas/admin/admin.ts';
 import { roles } from '../../schemas/choices.ts';
 import { usageError } from '../terminal/errors.ts';
@@ -122,7 +122,7 @@ export const members: NounRow = {
       options: { role },
       done: ({ id, role: given }) => `set as ${given} of ${id}`,
     }),
-    // A link to the console does not change anything until someone uses it.
+    // Not a write verb, because a sign-in link does not change anything until someone uses it.
     runVerb('member.link', {
       verb: [
         'link',

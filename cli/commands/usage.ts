@@ -1,4 +1,4 @@
-/** `headgate usage`: tokens of completed requests, for one organisation or as JSON lines for a billing system. */
+/** `headgate usage` shows the tokens of completed requests, for one organisation or as JSON lines for a billing system. */
 import type { OperationInput } from '../../schemas/admin/admin.ts';
 import { usageError } from '../terminal/errors.ts';
 import { writePiece } from '../terminal/io.ts';

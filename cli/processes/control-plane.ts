@@ -1,4 +1,4 @@
-/** `headgate control-plane`: runs one of any number of equal replicas. */
+/** `headgate control-plane` runs a control plane. Any number of equal replicas may run. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { dayMs, durationMs } from '../../schemas/durations.ts';
 import { usageKeepDaysDefault } from '../../schemas/records/usage.ts';
@@ -37,7 +37,7 @@ function parseForgetAfter(text: string): number {
   throw new InvalidArgumentError('It must be a duration of a day or more, such as 90d, or never.');
 }
 
-/** Ten years, because each day is a file. */
+/** Maximum number of days for which usage rows are kept: ten years. It is bounded because each day is a file. */
 const keptDaysMax = 3650;
 
 function parseKeptDays(text: string): number {

@@ -1,4 +1,4 @@
-/** `headgate gateway`: runs one of any number of stateless gateways. */
+/** `headgate gateway` runs a stateless gateway. Any number of them may run. */
 import { availableParallelism } from 'node:os';
 import { setFlagsFromString } from 'node:v8';
 import { type Command, InvalidArgumentError } from 'commander';
@@ -41,7 +41,7 @@ function parseStackPorts(value: string, before: readonly StackPort[] = []): Stac
 
 const originForm = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*,]+$/;
 
-/** Parses exact origins as browsers write them. Refuses a wildcard or `null`, which would admit pages that nobody named. */
+/** Parses origins, written as browsers send them. Refuses wildcards and `null`, which would admit pages that nobody named. */
 function parseCorsOrigins(value: string, before: readonly string[] = []): string[] {
   const added = value.split(',').map((text) => {
     const origin = text.trim();
@@ -52,12 +52,12 @@ function parseCorsOrigins(value: string, before: readonly string[] = []): string
   return [...before, ...added];
 }
 
-/** Whether the origin is written as browsers do: in lower case and without a default port. */
+/** Whether the origin is written as browsers send it: in lower case and without a default port. */
 function isSameOrigin(origin: string): boolean {
   return URL.canParse(origin) && new URL(origin).origin === origin;
 }
 
-/** Parses how many decisions are kept: one in N, or 0 for none. */
+/** Parses how many decisions are recorded: one in N, or 0 for none. */
 function parseDecisionsKept(text: string): number {
   if (text === 'all') return 1;
   if (text === 'off') return 0;
@@ -152,7 +152,7 @@ function playSettings({ playPort: port, playHost: hosts, consoleUrl, trustedProx
   return port === undefined ? undefined : { port, hosts, consoleUrl, trustedProxies };
 }
 
-/** Reads the operator token if there is one. A gateway does not need it, so an unusable one is not an error. */
+/** Reads the operator token if there is one. A gateway does not need it, so an invalid one is not an error. */
 function readOperatorToken(): string | undefined {
   try {
     return readSecret('HEADGATE_OPERATOR_TOKEN');
@@ -163,7 +163,7 @@ function readOperatorToken(): string | undefined {
 }
 
 async function run(options: Options): Promise<void> {
-  // On one core, parallel garbage collection only makes its threads take turns with the thread that waits for them.
+  // On a single core, parallel garbage collection only makes its threads compete with the one that waits for them.
   if (availableParallelism() === 1) setFlagsFromString('--no-parallel-scavenge');
   const gatewayToken = requireDistinctToken(readOperatorToken(), requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');

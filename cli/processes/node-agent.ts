@@ -1,4 +1,4 @@
-/** `headgate node-agent`: runs next to one inference server, reports on it, and loads the models installed for its node. */
+/** `headgate node-agent` runs next to one inference server, reports on it, and loads the models installed for its node. */
 import type { Command } from 'commander';
 import { requiredSecret } from '../../shared/runtime/secrets.ts';
 import { usageError } from '../terminal/errors.ts';

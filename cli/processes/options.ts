@@ -1,4 +1,4 @@
-/** Options of processes: their declaration, and those that several share. Each also has a HEADGATE_* variable. */
+/** Declares the options of processes, including those that several share. Each can also be set by a HEADGATE_* variable. */
 import { isIPv6 } from 'node:net';
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
@@ -16,10 +16,10 @@ import { Certificate, ExtraAuthorities } from '../../shared/runtime/tls.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 
 declare const kindOfValue: unique symbol;
-/** An option of a process, with the type of its value. It is created on use, because it reads its variable on creation. */
+/** An option of a process and the type of its value. It is created when used, because creating it reads its variable. */
 export type ProcessOption<Value> = (() => Option) & { readonly [kindOfValue]: Value };
 
-/** Values of a table of options, by commander's names. */
+/** Values of a table of options, under the names that commander gives them. */
 export type OptionValues<Table> = {
   readonly [Name in keyof Table]: Table[Name] extends ProcessOption<infer Value> ? Value : never;
 };
@@ -31,15 +31,15 @@ interface Needed {
   readonly isMandatory: true;
 }
 interface Details<Value> {
-  /** Parses a value. A repeatable option also gets its previous value. */
+  /** Parses a value. If the option is repeatable, `before` is the value so far. */
   parse?(text: string, before: Value | undefined): Value;
   readonly choices?: readonly Value[];
   readonly default?: Value;
-  /** Text for the default value in help. */
+  /** Text that help shows as the default value. */
   readonly shown?: string;
   readonly isMandatory?: true;
 }
-/** Declares an option. Its value may be undefined only if the option is neither mandatory nor has a default. */
+/** Declares an option. Its value may be undefined only if the option is not mandatory and has no default. */
 interface Declare {
   <Value = string>(
     flags: string,
@@ -76,13 +76,13 @@ function declare(
 
 const unchanged = (text: string): string => text;
 
-/** Declares an option with a value. Its variable is HEADGATE_ plus its name in capitals; an empty one counts as unset. */
+/** Declares an option with a value. Its variable is `HEADGATE_` and its name in capitals. An empty one counts as unset. */
 export const option = declare((made, flags) => {
   const variable = variableName(flags);
   return environment[variable]?.trim() === '' ? made : made.env(variable);
 }, unchanged);
 
-/** Declares an option that protects something, such as a key file or a trusted party. Unlike `option`, it refuses blanks. */
+/** Declares an option that locates a key or names a trusted party. Unlike with `option`, an empty variable is an error. */
 export const protectedOption = declare((made, flags) => made.env(variableName(flags)), notBlank);
 
 function notBlank(text: string): string {
@@ -90,13 +90,13 @@ function notBlank(text: string): string {
   throw new InvalidArgumentError('It is empty: give it a value, or unset it.');
 }
 
-/** Declares a flag without a value. Its variable sets it with `true` or `1`; see isOn. */
+/** Declares a flag without a value. The values `true` and `1` of its variable set it; see `isOn`. */
 export function flag(flags: string, description: string): ProcessOption<boolean | undefined> {
   const make = (): Option => new Option(flags, `${description} (env: ${variableName(flags)}=true)`);
   return make as ProcessOption<boolean | undefined>;
 }
 
-/** Whether a flag is set on the command line or by its variable. */
+/** Whether a flag is set, on the command line or by its variable. */
 export function isOn(flags: string, given: boolean | undefined): boolean {
   return given ?? /^(true|1)$/.test(environment[variableName(flags)] ?? '');
 }
@@ -143,7 +143,7 @@ function parseKeepAlive(text: string): number {
   throw new InvalidArgumentError('It must be a number of seconds, 1 to 86400.');
 }
 
-/** Checks the URL of a service. */
+/** Checks that the text is the URL of a service. */
 export function parseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password)
@@ -151,12 +151,12 @@ export function parseUrl(text: string): string {
   return text;
 }
 
-/** Matches DNS names and IP addresses. Does not match a variable that was not substituted, such as `$(NAME)`. */
+/** Matches DNS names and IP addresses, but not a variable that was not substituted, such as `$(NAME)`. */
 const hostPattern = /^(?:\[[0-9a-f:.]+\]|[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?)$/i;
-/** Longest address that fits into a report. */
+/** Maximum length of an advertised address, so that it fits into a report. */
 const advertisedMax = 300;
 
-/** Parses a host, or a base URL that consists of scheme, host and port only. */
+/** Parses a host, or a base URL that consists only of scheme, host and port. */
 export function parseAdvertised(text: string): string {
   const host = isIPv6(text) ? `[${text}]` : text;
   const base = text.includes('://') ? text : `http://${host}`;
@@ -167,7 +167,7 @@ export function parseAdvertised(text: string): string {
   return base === text ? url.origin : host;
 }
 
-/** Parses a repeatable URL. One value may contain several, separated by commas. */
+/** Parses a repeatable URL option. One value may contain several URLs, separated by commas. */
 export function parseUrls(value: string, before: readonly string[] = []): string[] {
   return [...before, ...value.split(',').map(parseUrl)];
 }
@@ -194,7 +194,6 @@ export function secondsOption(flags: string, description: string, seconds: numbe
 export const allowUnsigned = '--allow-unsigned';
 export const insecureSnapshots = '--insecure-snapshots';
 
-/** Options that several processes share. */
 const common = {
   log: option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…', { isMandatory: true }),
   data: option('--data <folder>', 'data folder; not shared with another process', { isMandatory: true }),
@@ -263,14 +262,14 @@ const common = {
   readyFile: option('--ready-file <path>', 'JSON file to write once the process is ready'),
 };
 
-/** Picks shared options for the table of a process. */
+/** Selects shared options for the table of a process. */
 export function pickShared<Name extends keyof typeof common>(
   ...names: readonly Name[]
 ): Pick<typeof common, Name> {
   return Object.fromEntries(names.map((name) => [name, common[name]])) as Pick<typeof common, Name>;
 }
 
-/** Adds a table of options to a command, in the order in which help lists them. */
+/** Adds a table of options to a command. Help lists them in this order. */
 export function addOptions(
   command: Command,
   table: Readonly<Record<string, ProcessOption<unknown>>>,
@@ -286,10 +285,10 @@ export function addOptions(
 type CommonOptions = OptionValues<typeof common>;
 type ConnectionOptions = Pick<CommonOptions, 'maxConnections' | 'maxConnectionsPerAddress'> &
   Partial<Pick<CommonOptions, 'keepAlive'>>;
-/** Options of every process except `headgate dev`. */
+/** Options that all processes except `headgate dev` have. */
 export type ProcessOptions = Pick<CommonOptions, 'tlsCert' | 'tlsKey' | 'readyFile'>;
 
-/** Limits connections by the number of files that this process may open, so that the excess is refused one by one. */
+/** Limits connections to the number of files that this process may open, so that excess connections are refused cleanly. */
 export function connectionLimits(
   { maxConnections: asked, maxConnectionsPerAddress: perAddress, keepAlive }: ConnectionOptions,
   logger: Pick<Logger, 'warn'>,
@@ -308,7 +307,7 @@ export function connectionLimits(
   };
 }
 
-/** Warns if memory budgets are smaller than usual, because this process may only use little memory. */
+/** Logs a warning if memory budgets are smaller than usual because this process may use little memory. */
 export function reportMemoryLimit(logger: Pick<Logger, 'warn'>): void {
   const max = memoryMax();
   if (max === undefined) return;
@@ -318,7 +317,7 @@ export function reportMemoryLimit(logger: Pick<Logger, 'warn'>): void {
   );
 }
 
-/** Returns undefined if neither file is given. Throws an Error if one is missing or unusable. */
+/** Loads the certificate. Returns undefined if neither file is given. Throws an Error if only one is, or one is unusable. */
 export function loadCertificate({ tlsCert: cert, tlsKey: key }: ProcessOptions): Certificate | undefined {
   if (cert !== undefined && key !== undefined)
     return usingOption('--tls-cert and --tls-key', () => new Certificate({ cert, key }));
@@ -326,13 +325,13 @@ export function loadCertificate({ tlsCert: cert, tlsKey: key }: ProcessOptions):
   return undefined;
 }
 
-/** Returns the additional certificate authorities that NODE_EXTRA_CA_CERTS names, if any. */
+/** Returns the additional certificate authorities in the file NODE_EXTRA_CA_CERTS, if that is set. */
 export function extraAuthorities(): ExtraAuthorities | undefined {
   const path = readSetting('NODE_EXTRA_CA_CERTS');
   return path === undefined ? undefined : new ExtraAuthorities(path);
 }
 
-/** Uses the value of an option. If that fails, the error names the option. */
+/** Calls `use`, which uses the value of an option. If that fails, the error names the option. */
 export function usingOption<Result>(flag: string, use: () => Result): Result {
   try {
     return use();
@@ -346,13 +345,13 @@ export function usingOption<Result>(flag: string, use: () => Result): Result {
   }
 }
 
-/** Returns the gateway token. Throws if it is the operator token: a compromised gateway must not become an operator. */
+/** Returns the gateway token. Throws if it equals the operator token, because a stolen one would then allow everything. */
 export function requireDistinctToken(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');
 }
 
-/** Returns the previous gateway token during a rotation. Throws if it is unusable or equals the operator token. */
+/** Returns the gateway token that is being replaced, if any. Throws if it is invalid or equals the operator token. */
 export function readPreviousToken(operatorToken: string): string | undefined {
   const variable = 'HEADGATE_GATEWAY_TOKEN_PREVIOUS';
   const previous = readSecret(variable);

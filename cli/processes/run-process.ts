@@ -1,4 +1,4 @@
-/** Starts and stops all long-running processes. Modules must be imported on use, so that other commands start fast. */
+/** Starts and stops long-running processes. Modules must be imported only when used, so that other commands start fast. */
 import type { Closers } from '../../shared/runtime/closers.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { logLevel } from '../../shared/runtime/settings.ts';
@@ -8,20 +8,20 @@ import { extraAuthorities, loadCertificate, type ProcessOptions, usingOption } f
 export interface ProcessContext {
   readonly logger: Logger;
   readonly certificate: Certificate | undefined;
-  /** Closed if the start fails. */
+  /** Closes what has been opened if the start fails. */
   readonly closers: Closers;
 }
 
 export interface RunningProcess {
-  /** Members of the ready file, besides the process ID and `name`. */
+  /** Members of the ready file, in addition to the process id and `name`. */
   readonly ready: Readonly<Record<string, unknown>>;
   readonly name: string;
-  /** Time in seconds that `close` may take according to the process's settings. */
+  /** Time in seconds that `close` may take, according to the process's settings. */
   readonly drainSeconds: number;
   close(): Promise<void>;
 }
 
-/** Starts a process, which runs until a signal stops it. Returns the content of its ready file. */
+/** Starts a process, which then runs until a signal stops it. Resolves to the content of its ready file. */
 export async function runProcess(
   kind: string,
   options: ProcessOptions,

@@ -1,10 +1,10 @@
-/** Graceful shutdown: the first TERM or INT closes the process, the second one exits at once. */
+/** Graceful shutdown. The first TERM or INT signal closes the process, and the second one makes it exit immediately. */
 import type { Logger } from '../../shared/runtime/logger.ts';
 
-/** Extra time in seconds for closing what is open. */
+/** Additional time in seconds for closing what is still open. */
 const graceSeconds = 20;
 
-/** Closes on a signal. `plannedSeconds` is what `close` may take. After that and the grace time, the process exits. */
+/** Closes the process on a signal. It exits when `plannedSeconds`, which `close` may take, and a grace period have passed. */
 export function closeOnSignal(
   log: Logger,
   close: (signal: string) => Promise<void>,
@@ -35,10 +35,10 @@ export function closeOnSignal(
   process.on('SIGINT', onSignal);
 }
 
-/** Closes a process of `headgate dev` when that parent ends, even by a crash, because their channel then closes. */
+/** Closes a child process of `headgate dev` when its parent ends or crashes, which it notices by their closed channel. */
 export function closeWithParent(close: () => void): void {
   if (process.send === undefined) return;
-  // The parent may have ended already.
+  // Check first, because the parent may have ended already.
   if (process.connected) process.on('disconnect', close);
   else close();
   process.channel?.unref();

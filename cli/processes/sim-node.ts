@@ -1,4 +1,4 @@
-/** `headgate sim-node`: runs a deterministic inference server for demos, tests and load. */
+/** `headgate sim-node` runs a deterministic inference server for demos, tests and load. */
 import type { Command } from 'commander';
 import type { Dialect } from '../../schemas/names.ts';
 import {

@@ -1,4 +1,4 @@
-/** Formats changes of rows or resources as lines: `~ tier Team`, followed by `context_tokens  8192 → 16384`. */
+/** Formats changed rows or resources as lines, such as `~ tier Team` followed by `context_tokens  8192 → 16384`. */
 import type { Resource } from '../admin-client/answers.ts';
 import { cellText } from './text.ts';
 
@@ -11,7 +11,7 @@ export function changeLines(changes: readonly Resource[]): string[] {
   ]);
 }
 
-/** Formats changed fields as indented lines: `field  before → after`. */
+/** Formats changed fields as indented lines, such as `field  before → after`. */
 export function fieldLines(fields: unknown): string[] {
   const list = (Array.isArray(fields) ? fields : []) as Resource[];
   const isSet = (value: unknown): boolean => value !== null && value !== undefined;
@@ -23,7 +23,7 @@ export function fieldLines(fields: unknown): string[] {
     });
 }
 
-/** Converts a stored value for display. Rows contain lists as JSON, and times in ms since 1970. */
+/** Converts a stored value for display. Rows store lists as JSON, and times in ms since 1970. */
 function displayValue(field: string, value: unknown): unknown {
   if (typeof value === 'number' && field.endsWith('_at')) return new Date(value).toISOString();
   if (typeof value !== 'string' || !/^[[{]/.test(value)) return value;

@@ -1,11 +1,11 @@
-/** Asks the operator to type a resource's name. Without a terminal, --yes is required: a prompt would wait forever. */
+/** Asks the user to type a resource's name. Without a terminal, --yes is required, because a prompt would wait forever. */
 import { createInterface } from 'node:readline/promises';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { printable } from '../../schemas/printable.ts';
 import { CliError, interrupted, usageError } from './errors.ts';
 import type { Session } from './session.ts';
 
-/** Returns if confirmed, with --yes, or if nothing is written; otherwise throws. `what` completes "type NAME to …". */
+/** Returns if the user confirms, or if --yes or a dry run makes that needless. `what` completes "type NAME to …". */
 export async function confirmDestructive(
   session: Session,
   name: string,

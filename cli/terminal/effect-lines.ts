@@ -1,4 +1,4 @@
-/** Formats a command's effect: a sentence, and tables of different answers and lower limits. */
+/** Formats the effect of a command: a sentence, and tables of changed answers and lowered limits. */
 
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { type Effect, effectSchema } from '../../schemas/admin/effect.ts';
@@ -12,7 +12,7 @@ import { changeLines } from './change-lines.ts';
 import { column, type Line, type Renderer, type View } from './render.ts';
 
 type Recorded = NonNullable<Effect['recorded']>;
-/** Tolerance in ms for clock differences and for the time that gateways take to answer. */
+/** Tolerance in ms for differences between clocks and for the time that gateways take to respond. */
 const toleranceMs = 120_000;
 
 const requestColumns: View['columns'] = [
@@ -58,7 +58,7 @@ function formatSentence(recorded: Recorded): string {
   return `${groupDigits(differ)} of ${what} would be answered differently${part}`;
 }
 
-/** Maximum rows shown of a table; JSON contains all. */
+/** Maximum number of rows shown per table. JSON output contains all of them. */
 const rowsMax = 20;
 
 function table(out: Renderer, rows: readonly Resource[], columns: View['columns']): Line[] {
@@ -70,13 +70,13 @@ function moreLines(count: number): string[] {
   return count > rowsMax ? [`… and ${groupDigits(count - rowsMax)} more; -o json has all`] : [];
 }
 
-/** Returns `in the last hour`, or a later start if gateways had too many requests to read the whole hour. */
+/** Returns `in the last hour`, or a later start if some gateway had too many requests to go back an hour. */
 function servedPeriod({ since }: Recorded): string {
   const isWholeHour = Date.parse(since) < wallClockMs() - hourMs + toleranceMs;
   return isWholeHour ? 'in the last hour' : `since ${since.slice(11, 16)} UTC`;
 }
 
-/** Names the gateways that did not answer, and says whether their reports are used instead. */
+/** Names the gateways that did not respond. The requests of some of them are known from reports. */
 function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: Recorded): string[] {
   const reported = gatewaysSilent.filter((name) => !unseen.includes(name));
   return [
@@ -105,7 +105,7 @@ function rowLines(changes: NonNullable<Effect['changes']>): string[] {
   return [...changeLines(changes.slice(0, rowsMax)), ...moreLines(changes.length)];
 }
 
-/** Whether any answers or limits would differ or, if no served request could show it, any rows. */
+/** Whether any answers or limits would differ. If no served request could show that, whether any rows would. */
 function hasEffect({ recorded, limits, changes = [] }: Effect): boolean {
   return (recorded?.differ ?? 0) + limits.length + changes.length > 0;
 }
@@ -126,10 +126,10 @@ function plural(count: number, what: string): string {
   return count === 1 ? `1 ${what}` : `${groupDigits(count)} ${what}s`;
 }
 
-/** Time in ms to wait for an effect. Gateways have five seconds to return what they recorded. */
+/** Time in ms to wait for the effect. Gateways have five seconds to send the requests that they recorded. */
 const timeoutMs = 8000;
 
-/** Returns uncoloured notes about a command that is about to be sent. Empty if no answer would change. */
+/** Returns notes without colour about a command that is about to be sent. Empty if it would not change any answer. */
 export async function effectNotes(
   { api, out }: { readonly api: AdminClient; readonly out: Renderer },
   { name, input }: { readonly name: OperationName; readonly input: object },
@@ -152,7 +152,7 @@ export async function effectNotes(
   );
 }
 
-/** Prints an effect. Returns whether anything would change. */
+/** Prints the effect of a command. Returns whether anything would change. */
 export async function showEffect(out: Renderer, answer: unknown): Promise<boolean> {
   const effect = effectSchema.parse(answer);
   const isAny = hasEffect(effect);

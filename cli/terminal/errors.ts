@@ -1,4 +1,4 @@
-/** Errors of the CLI, and the only table of exit codes. Error texts must never contain a key, a token or a password. */
+/** Errors of the CLI, and the only table of exit codes. Error messages must never contain a key, a token or a password. */
 
 import { printable } from '../../schemas/printable.ts';
 import { withoutSettings } from '../../shared/runtime/settings.ts';
@@ -17,7 +17,7 @@ export const exitCodes = {
 } as const;
 export type ExitCode = keyof typeof exitCodes;
 
-/** Exit codes of errors that the commands detect themselves. Each type is a stable name that scripts may rely on. */
+/** Exit codes of errors that commands detect themselves, by type. Types are stable, so that scripts can rely on them. */
 const exitCodeByType = {
   Conflict: 6,
   ConnectionLost: 7,
@@ -43,12 +43,12 @@ type Kind =
   | { readonly type: string; readonly exitCode: ExitCode };
 type CliErrorOptions = Kind & {
   readonly why?: string | readonly string[];
-  /** Next step, preferably a command. */
+  /** What the user should do next, preferably a command. */
   readonly next?: string;
   readonly cause?: unknown;
 };
 
-/** A failure with a message for the person at the terminal. */
+/** A failure with a message for the user. */
 export class CliError extends Error {
   override readonly name = 'CliError';
   readonly type: string;
@@ -65,7 +65,7 @@ export class CliError extends Error {
   }
 }
 
-/** Thrown to end the command with an exit code but no message, because its output is already complete. */
+/** Ends the command with an exit code but without a message, because the command has already printed everything. */
 export class Exit extends Error {
   override readonly name = 'Exit';
   readonly exitCode: ExitCode;
@@ -76,17 +76,17 @@ export class Exit extends Error {
   }
 }
 
-/** Creates a usage error. Nothing has been sent. */
+/** Creates an error about wrong usage. Nothing has been sent. */
 export function usageError(message: string, next = 'headgate help'): CliError {
   return new CliError(message, { type: 'Usage', next });
 }
 
-/** Creates the error for Ctrl-C. */
+/** Creates the error that ends a command after Ctrl-C. */
 export function interrupted(): CliError {
   return new CliError('interrupted', { type: 'Interrupted' });
 }
 
-/** Exit codes of errors thrown by the libraries that commands use, by error name. */
+/** Exit codes of errors from the libraries that commands use, by the error's name. */
 const exitCodeByName: Readonly<Record<string, ExitCode>> = {
   LogUnavailable: 7,
   LogReplaced: 7,
@@ -97,7 +97,7 @@ const exitCodeByName: Readonly<Record<string, ExitCode>> = {
   SigningKeyUnusable: 2,
 };
 
-/** Converts any thrown value to a CliError. An unexpected error keeps its message and exits with 1. */
+/** Converts anything thrown to a CliError. An unexpected error keeps its message and leads to exit code 1. */
 export function toCliError(thrown: unknown): CliError {
   if (hasLostFolder(thrown))
     return new CliError('the working folder no longer exists', {
@@ -164,7 +164,7 @@ export function errorText(error: CliError): string {
   return `${lines.map((line) => redactSecrets(printable(withoutSettings(line)))).join('\n')}\n`;
 }
 
-/** Redacts keys and tokens that were pasted in the wrong place. */
+/** Replaces keys and tokens that a user pasted into the wrong place. */
 function redactSecrets(text: string): string {
   return text.replace(/\b([a-z]{2,8})_[A-Za-z0-9_-]{30,}/g, '$1_…').replace(/(\/\/)[^/@\s]+@/g, '$1…@');
 }

@@ -1,4 +1,4 @@
-/** Examples at the top of a command's help. */
+/** Puts examples at the top of a command's help. */
 import type { Command } from 'commander';
 
 export function withExamples(command: Command, examples: readonly string[]): Command {

@@ -1,17 +1,17 @@
-/** Parses an untrusted fleet file (YAML or JSON) with bounds on size, aliases and reported faults. It never throws. */
+/** Parses an untrusted fleet file (YAML or JSON), with bounds on size, aliases and the number of faults. Never throws. */
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import type { z } from 'zod';
 import { declaredFleetSchema, type Fleet, pathText } from '../../schemas/events/fleet.ts';
 
 export const fleetFileBytesMax = 8 * 1024 * 1024;
-/** Maximum faults reported for one file. Users fix these first to see more. */
+/** Maximum number of faults reported per file. Users fix these first and then see more. */
 const faultsMax = 200;
-/** Maximum uses of one anchor; nested uses multiply. */
+/** Maximum number of uses of one anchor, because nested uses multiply. */
 const aliasesMax = 100;
 
 export interface FleetFault {
   readonly file: string;
-  /** Line number from 1, as in editors. */
+  /** Line number, counted from 1 as in editors. */
   readonly line: number;
   readonly column: number;
   readonly message: string;
@@ -19,7 +19,7 @@ export interface FleetFault {
 
 export type ParsedFleet = { readonly fleet: Fleet } | { readonly faults: readonly FleetFault[] };
 
-/** Parses the text. `file` is only used to name the file in faults, which are sorted by position. */
+/** Parses the text. `file` is the name that faults mention. Faults are sorted by position. */
 export function parseFleet(text: string, file: string): ParsedFleet {
   const lines = new LineCounter();
   const at = (offset: number, message: string): FleetFault => {
@@ -43,13 +43,13 @@ export function parseFleet(text: string, file: string): ParsedFleet {
     const faults = parsed.error.issues.flatMap((issue) => toFaults(document, issue));
     return { faults: sortFaults(faults.map(({ offset, message }) => at(offset, message))) };
   } catch (error) {
-    // Too many aliases, an alias without an anchor, or nesting deeper than the stack.
+    // The file has too many aliases, an alias without an anchor, or too many levels for the call stack.
     const why = error instanceof ReferenceError ? error.message : 'it is nested too deeply';
     return { faults: [{ file, line: 1, column: 1, message: `cannot be parsed: ${why}` }] };
   }
 }
 
-/** Formats a fault as one line: `FILE:LINE:COL message`. */
+/** Formats a fault as one line, such as `FILE:LINE:COL message`. */
 export function formatFault({ file, line, column, message }: FleetFault): string {
   return `${file}:${line}:${column} ${message}`;
 }
@@ -71,11 +71,11 @@ function toFaults(document: Document, issue: z.core.$ZodIssue): { offset: number
 }
 
 interface Location {
-  /** Whether the whole path exists. */
+  /** Whether every part of the path exists. */
   readonly found: boolean;
-  /** Start of the value, or of the innermost existing node around it. */
+  /** Offset at which the value starts or, if it does not exist, the innermost existing node around it. */
   readonly offset: number;
-  /** Start of the value's key, or `offset` if it does not have one. */
+  /** Offset at which the value's key starts, or `offset` if the value has no key. */
   readonly keyOffset: number;
 }
 

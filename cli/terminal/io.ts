@@ -1,4 +1,4 @@
-/** Environment of a command, passed as a value so that tests can pass theirs. Only `processIo` accesses the process. */
+/** Streams and settings of a command, passed as a value so that tests can replace them. Only `processIo` uses real ones. */
 import { homedir } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { errorCode } from '../../shared/runtime/error-code.ts';
@@ -6,22 +6,22 @@ import { environment } from '../../shared/runtime/settings.ts';
 import { Exit } from './errors.ts';
 
 export interface Io {
-  /** Data, and nothing else. */
+  /** Receives only the data that the command produces. */
   readonly stdout: Writable & { readonly isTTY?: boolean; readonly columns?: number };
-  /** Progress, hints, warnings and errors. */
+  /** Receives progress, hints, warnings and errors. */
   readonly stderr: Writable & { readonly isTTY?: boolean };
   readonly stdin: Readable & { readonly isTTY?: boolean };
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   readonly home: string;
-  /** Returns a signal that aborts on the first Ctrl-C. The listener exists until `release` is called. */
+  /** Returns a signal that aborts on the first Ctrl-C. Call `release` to stop listening. */
   interrupted(): { readonly signal: AbortSignal; release(): void };
 }
 
-/** Returns the process's own streams and settings. */
+/** Returns the streams and settings of this process. */
 export function processIo(): Io {
   const { stdout, stderr, stdin } = process;
-  // The reader of a pipe may close it early (`headgate events list | head`). The exit code must not change because of that.
+  // A pipe's reader may close it early, as in `headgate events list | head`. This must not change the exit code.
   for (const stream of [stdout, stderr])
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EPIPE') throw error;
@@ -32,7 +32,7 @@ export function processIo(): Io {
     stderr,
     stdin,
     env: environment,
-    // Read on use only, because reading it throws if the folder has been removed.
+    // Read it only when needed, because reading it throws if the folder was removed.
     get cwd() {
       return process.cwd();
     },
@@ -46,7 +46,7 @@ export function processIo(): Io {
   };
 }
 
-/** Returns `/` if the user has no home folder: no passwd entry and no HOME, as in many containers. */
+/** Returns `/` if the user has no home folder, because many containers set neither HOME nor a passwd entry. */
 function homeOrRoot(): string {
   try {
     return homedir();
@@ -55,7 +55,7 @@ function homeOrRoot(): string {
   }
 }
 
-/** Streams whose readers have closed them. */
+/** Streams whose reader has closed them. */
 const closedStreams = new WeakSet<Writable>();
 
 /** Writes text and waits for a slow reader, so that the buffer stays bounded. Drops the text if the reader has gone. */
@@ -68,7 +68,7 @@ export async function writeAll(stream: Writable, text: string | Uint8Array): Pro
   );
 }
 
-/** Writes a piece of output that is endless or as long as the log. Ends the command once its reader has gone. */
+/** Writes a part of an output of unknown length, such as a tail. Ends the command if the reader has gone. */
 export async function writePiece(stream: Writable, text: string | Uint8Array): Promise<void> {
   await writeAll(stream, text);
   if (closedStreams.has(stream)) throw new Exit(0);

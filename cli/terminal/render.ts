@@ -10,26 +10,26 @@ import { ageText, amountText, cellText, printableJson } from './text.ts';
 export interface Column<Row = Resource> {
   readonly heading: string;
   cell(row: Row): unknown;
-  /** Chooses the colour. The text must distinguish the states even without colour. */
+  /** Chooses the colour of a cell. Its text must be clear without colour, too. */
   severity?(row: Row): Severity;
-  /** Whether to shorten the text if the table is too wide. JSON and single resources contain it in full. */
+  /** Whether the text may be shortened if the table is too wide. JSON and single resources always show all of it. */
   readonly isLong?: boolean;
 }
 export type Severity = 'good' | 'warn' | 'bad' | undefined;
 
-/** Part of a line. Without colour, only the text is printed. */
+/** A piece of a line with its style. Without colour, only the text is printed. */
 export type Part = string | { readonly text: string; readonly style: Style | undefined };
 export type Line = string | readonly Part[];
 type Style = NonNullable<Severity> | 'faint' | 'strong';
 
 const styleFormats = { good: 'green', warn: 'yellow', bad: 'red', faint: 'dim', strong: 'bold' } as const;
-/** Smallest assumed terminal width in columns. */
+/** Minimum width in characters that is assumed for a terminal. */
 const columnsMin = 40;
-/** Largest width of a table. */
+/** Maximum width of a table in characters. */
 const widthMax = 160;
-/** Smallest width of a shortened column. */
+/** Minimum width of a shortened column in characters. */
 const cutMin = 10;
-/** Members whose numbers are printed without digit groups, because they are pasted into commands or are not counts. */
+/** Members whose digits are not grouped, because they are pasted into commands or are not counts. */
 const plainMembers: ReadonlySet<string> = new Set([
   'position',
   'applied',
@@ -38,24 +38,24 @@ const plainMembers: ReadonlySet<string> = new Set([
   'foldVersion',
 ]);
 
-/** Describes how a kind of resource is printed. */
+/** How to print one kind of resource. */
 export interface View<Row = Resource> {
   readonly columns: readonly Column<Row>[];
-  /** ID for `-o name`. */
+  /** Returns the id that `-o name` prints. */
   name(row: Row): unknown;
 }
 
-/** Creates a column that shows one member. */
+/** Creates a column that shows one member of a row. */
 export function column<Row = Resource>(heading: string, member: keyof Row & string): Column<Row> {
   return { heading, cell: (row) => memberText(member, row[member]) };
 }
 
-/** Creates a column for a member whose text may be long. */
+/** Creates a column for a member whose text may be shortened. */
 export function longColumn<Row = Resource>(heading: string, member: keyof Row & string): Column<Row> {
   return { ...column<Row>(heading, member), isLong: true };
 }
 
-/** Creates a column with the time since or until a moment. The output of a single resource shows the moment itself. */
+/** Creates a column with the time since or until a moment. Single resources show the moment itself. */
 export function ageColumn<Row = Resource>(
   heading: string,
   member: keyof Row & string,
@@ -68,7 +68,7 @@ function memberText(member: string, value: unknown): string {
   return plainMembers.has(member.split('.').at(-1) ?? '') ? cellText(value) : amountText(value);
 }
 
-/** A list that is being printed page by page. */
+/** A list that is printed page by page. */
 interface Listing {
   page(answer: Resource): Promise<void>;
   end(): Promise<void>;
@@ -79,7 +79,7 @@ export class Renderer {
   readonly #io: Io;
   readonly #colour: boolean;
 
-  /** `colour` false turns colour off. Otherwise it is used on a terminal, unless NO_COLOR is set. */
+  /** If `colour` is false, colour is off. Otherwise it is used on terminals, unless NO_COLOR is set. */
   constructor(io: Io, format: Format, colour: boolean) {
     this.format = format;
     this.#io = io;
@@ -92,7 +92,7 @@ export class Renderer {
     await listing.end();
   }
 
-  /** Starts a list whose pages are printed as they arrive. JSON and YAML are printed as one document at the end. */
+  /** Starts a list. Its pages are printed as they arrive, but JSON and YAML are printed as one document at the end. */
   listing(view: View): Listing {
     let widths: readonly number[] | undefined;
     const all: Resource[] = [];
@@ -119,7 +119,7 @@ export class Renderer {
     return { page, end: async () => (isDocument ? this.document({ ...last, items: all }) : undefined) };
   }
 
-  /** Prints a single resource. The table format has one line per member. */
+  /** Prints one resource. In table format, each member gets its own line. */
   async resource(resource: Resource, view: Pick<View, 'name'>): Promise<void> {
     if (this.format === 'name') return this.#out(`${cellText(view.name(resource))}\n`);
     if (this.format !== 'table') return this.document(resource);
@@ -131,20 +131,20 @@ export class Renderer {
     return this.#out(lines.join(''));
   }
 
-  /** Width of the terminal in columns; undefined if output is not a terminal. */
+  /** Width of the terminal in characters, or undefined if output is not a terminal. */
   get columns(): number | undefined {
     const { isTTY, columns = 80 } = this.#io.stdout;
     return isTTY === true ? Math.max(columnsMin, columns) : undefined;
   }
 
-  /** Prints `lines` instead of a table. Other formats print the document. */
+  /** Prints `lines` in table format, and `document` or `name` in other formats. */
   async lines(lines: readonly Line[], document: Resource, name: unknown): Promise<void> {
     if (this.format === 'name') return this.#out(`${cellText(name)}\n`);
     if (this.format !== 'table') return this.document(document);
     return this.#out(this.#text(lines));
   }
 
-  /** Prints one document in the chosen machine-readable format, or as JSON if the format is `table`. */
+  /** Prints a document in the chosen format, or as JSON if the format is `table`. */
   async document(value: unknown): Promise<void> {
     if (this.format === 'yaml') return this.#out(await yamlText(value));
     return this.#out(`${printableJson(value, this.format === 'jsonl' ? undefined : 2)}\n`);
@@ -154,7 +154,7 @@ export class Renderer {
     return writeAll(this.#io.stdout, text);
   }
 
-  /** Formats a table with its headings, to be printed among other lines. */
+  /** Formats a table with its headings, so that it can be printed between other lines. */
   table(items: readonly Resource[], columns: readonly Column[]): Line[] {
     return renderTable(items, columns).lines;
   }
@@ -170,12 +170,12 @@ export class Renderer {
 
   #paint(text: string, style: Style | undefined): string {
     if (!this.#colour || !style) return text;
-    // The constructor has already checked the stream.
+    // Skip validation, because the constructor has already checked the stream.
     return styleText(styleFormats[style], text, { validateStream: false });
   }
 }
 
-/** Formats rows below their headings. With the widths of the previous page, formats only rows, to continue that table. */
+/** Formats rows below their headings. With the widths of the previous page (`before`), continues its table instead. */
 function renderTable(
   items: readonly Resource[],
   columns: readonly Column[],
@@ -196,7 +196,7 @@ function renderTable(
   return { lines: before ? lines : [line(headings), ...lines], widths };
 }
 
-/** Flattens a member: each member of an object gets its own line, such as `place.kind`, and so does each object in a list. */
+/** Flattens a member. Each member of an object gets its own line, such as `place.kind`, and so does each object in a list. */
 function flattenMember(member: string, value: unknown): (readonly [string, unknown])[] {
   if (value === undefined) return [];
   if (Array.isArray(value) && value.some((one) => typeof one === 'object'))
@@ -205,7 +205,7 @@ function flattenMember(member: string, value: unknown): (readonly [string, unkno
   return Object.entries(value).flatMap(([inner, part]) => flattenMember(`${member}.${inner}`, part));
 }
 
-/** Computes the column widths. Long columns shrink, the widest first, until the table fits. */
+/** Computes the columns' widths. Long columns are shortened, the widest first, until the table fits. */
 function fitWidths(columns: readonly Column[], rows: readonly (readonly string[])[]): number[] {
   const widths = columns.map((_, at) =>
     rows.reduce((most, row) => Math.max(most, [...(row[at] ?? '')].length), 0),
@@ -229,7 +229,7 @@ function cut(text: string, width: number): string {
   return characters.length <= width ? text : `${characters.slice(0, width - 1).join('')}…`;
 }
 
-/** Formats YAML. Strings with unsafe characters are double-quoted and escaped. */
+/** Formats a value as YAML. Strings with unsafe characters are quoted and escaped. */
 async function yamlText(value: unknown): Promise<string> {
   const { Document, visit } = await import('yaml');
   const document = new Document(value);

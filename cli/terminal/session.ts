@@ -1,4 +1,4 @@
-/** A run of one command. Commands must use its options, client and output, so that tests can pass theirs. */
+/** The run of one command. Commands must use its options, client and output, so that tests can replace them. */
 import type { Command } from 'commander';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { isTurning } from '../../schemas/admin/turned-answers.ts';
@@ -17,16 +17,16 @@ import { Renderer } from './render.ts';
 import { resolveSettings } from './settings.ts';
 import { commandWords } from './usage-errors.ts';
 
-/** Options that every command accepts. */
+/** Global options, which every command accepts. */
 export interface Globals {
   readonly output?: Format;
-  /** A position, a time, or an age. */
+  /** Past state to show: a log position, a time, or an age. */
   readonly at?: string;
   readonly ifAt?: number;
   readonly yes?: boolean;
   readonly dryRun?: boolean;
   readonly effect?: boolean;
-  /** This and the next four: only for commands that can be staged. */
+  /** This option and the next four apply only to commands whose changes can be released in waves. */
   readonly stage?: boolean;
   readonly waves?: string;
   readonly hold?: string;
@@ -37,7 +37,7 @@ export interface Globals {
   readonly as?: string;
   readonly force?: boolean;
   readonly quiet?: boolean;
-  /** False with --no-color. */
+  /** false if --no-color was given. */
   readonly color?: boolean;
   readonly admin?: string;
   readonly tokenFile?: string;
@@ -66,20 +66,20 @@ export class Session {
     this.out = new Renderer(io, globals.output ?? 'table', globals.color !== false);
   }
 
-  /** Returns the client. Throws a CliError if no address or no token is configured. */
+  /** Returns the client for the admin API. Rejects with a CliError if no token is configured for the address. */
   api(): Promise<AdminClient> {
     this.#client ??= this.#connect();
     return this.#client;
   }
 
-  /** Returns a client for reads of the present state by a command about the past. */
+  /** Returns a client that reads the present state, for commands that otherwise show a past one. */
   presentApi(): Promise<AdminClient> {
     return this.#connect({ at: undefined });
   }
 
-  /** Returns a client for a command that may become several commits: for its first call, or for the ones that continue it. */
+  /** Returns a client for a command that may need several commits: for its first call, or for the calls that continue it. */
   apiInParts(call: 'first' | 'next'): Promise<AdminClient> {
-    // Options that name a position or an ID apply to the first call only.
+    // Options that name a position or an id apply only to the first call.
     const own = call === 'next' && { ifAt: undefined, commandId: undefined, announce: undefined };
     return this.#connect({ inParts: true, ...own });
   }
@@ -104,12 +104,12 @@ export class Session {
     );
   }
 
-  /** Whether the command only asks what it would do. */
+  /** Whether the command changes nothing, because of --dry-run or --effect. */
   get writesNothing(): boolean {
     return this.globals.dryRun === true || this.globals.effect === true;
   }
 
-  /** At a terminal, notes the effect of a command before sending it, even if it does not need confirmation. */
+  /** On a terminal, prints the effect of a command before it is sent, even if it needs no confirmation. */
   async #announce(name: OperationName, input: object): Promise<void> {
     const { io, globals } = this;
     const isWatched = io.stdin.isTTY && io.stderr.isTTY && !globals.yes && !globals.quiet;
@@ -117,7 +117,7 @@ export class Session {
       await this.noteEffect(name, input, 'a sentence');
   }
 
-  /** Notes which answers a command would change, if any. If the effect cannot be determined, the command is sent anyway. */
+  /** Prints which answers a command would change, if any. If its effect cannot be determined, the command is sent anyway. */
   async noteEffect(name: OperationName, input: object, what: 'all' | 'a sentence'): Promise<void> {
     if (!isTurning(name)) return;
     this.#isEffectNoted = true;
@@ -125,7 +125,7 @@ export class Session {
     const asked = { api: await this.api(), out: this.out };
     const found = effectNotes(asked, { name, input }, what).catch((error: unknown) => {
       if (this.signal.aborted) throw interrupted();
-      // The command itself will be refused in the same way.
+      // Say nothing, because the command itself will be refused for the same reason.
       if (what === 'a sentence' && error instanceof AdminError && (error.status ?? 500) < 500) return [];
       return [`its effect is not known: ${error instanceof Error ? error.message : String(error)}`];
     });
@@ -137,7 +137,7 @@ export class Session {
     if (!this.globals.quiet) this.io.stderr.write(`${printable(text)}\n`);
   }
 
-  /** Returns a function that notes the progress of long work, at most every two seconds. */
+  /** Returns a function that prints the progress of long work, at most every two seconds. */
   progress(): (text: string) => void {
     let reportedMs = performance.now();
     return (text) => {
@@ -147,20 +147,20 @@ export class Session {
     };
   }
 
-  /** Returns a renderer that uses `format` unless -o was given. */
+  /** Returns a renderer that uses `format` unless --output was given. */
   defaultFormat(format: Format): Renderer {
     return new Renderer(this.io, this.globals.output ?? format, this.globals.color !== false);
   }
 }
 
-/** Handler of a command. `options` are its own and the global ones; operands follow in order. */
+/** Handler of a command. `options` contains the command's own options and the global ones. Operands follow in order. */
 export type Work<Options> = (
   session: Session,
   options: Options & Globals,
   ...operands: string[]
 ) => Promise<void>;
 
-/** Commands that do not read past states, so the CLI refuses --at. For other commands, the control plane may refuse it. */
+/** Commands for which the CLI refuses --at, because they show only the present. The control plane may refuse others. */
 const presentOnly: ReadonlySet<string> = new Set([
   'validate',
   'gateway verify',
@@ -171,7 +171,7 @@ const presentOnly: ReadonlySet<string> = new Set([
   'replay',
 ]);
 
-/** Exceptions: subcommands of the above that do accept a past moment. */
+/** Subcommands of these commands that accept --at nevertheless. */
 const acceptsPast: ReadonlySet<string> = new Set(['replay decide']);
 
 function refusePast(command: Command, { at }: Globals): void {
@@ -181,7 +181,7 @@ function refusePast(command: Command, { at }: Globals): void {
     throw usageError(`${names.join(' ')} shows only the present: leave out --at`);
 }
 
-/** Commands that write without a control plane, so their effect cannot be determined. */
+/** Commands whose --effect is refused, because they write only to this machine. */
 const localWriters: ReadonlySet<string> = new Set(['backup', 'console']);
 
 function refuseEffect(command: Command, { effect }: Globals): void {
@@ -190,13 +190,13 @@ function refuseEffect(command: Command, { effect }: Globals): void {
     throw usageError(`${names.join(' ')} does not change any answer: leave out --effect`);
 }
 
-/** Prints the effect instead of a command's result. Exits with 0 if no answer would change, otherwise 1. */
+/** Prints the effect of a command instead of its result. Exits with 0 if no answer would change, and with 1 otherwise. */
 async function endWithEffect({ out }: Session, { effect }: EffectFound): Promise<void> {
   const { showEffect } = await import('./effect-lines.ts');
   if (await showEffect(out, effect)) throw new Exit(1);
 }
 
-/** Wraps a handler as a commander action. Ctrl-C aborts the call in flight. */
+/** Wraps a handler for commander. Ctrl-C aborts the call in flight. */
 export function action<Options>(io: Io, work: Work<Options>): (...passed: unknown[]) => Promise<void> {
   return async (...passed) => {
     const command = passed.at(-1) as Command;

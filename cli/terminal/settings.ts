@@ -1,6 +1,7 @@
 /**
- * Resolves address and token from flags, then the environment, then the context file of `headgate dev`. A context's token is
- * only sent to that context's control plane, and a discovered context's address never receives any other token.
+ * Finds the control plane's address and token: in options, then the environment, then the context file of `headgate dev`. A
+ * context's token is sent only to that context's control plane. A discovered context's address never receives any other
+ * token.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -30,7 +31,7 @@ export interface SettingsFlags {
   readonly tokenFile?: string;
 }
 
-/** Throws a CliError: exit code 2 if the address, token or file cannot be used, 4 if no token may be sent. */
+/** Finds the address and the token. Throws a CliError with exit code 2 if one is unusable, or 4 if no token may be sent. */
 export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<AdminSettings> {
   const chosen = flags.admin ?? readSetting('HEADGATE_ADMIN', io.env);
   const given = (await readTokenFile(io, flags.tokenFile)) ?? readEnvironmentToken(io);
@@ -39,7 +40,7 @@ export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<Adm
   const admin = baseUrl(chosen ?? context.admin ?? defaultAdmin);
   const ofContext =
     context.admin !== undefined && baseUrl(context.admin) === admin ? context.token : undefined;
-  // A repository or shared folder may contain another user's context, so its address only receives its own token.
+  // Someone else's context file may lie in a repository or shared folder, so its address receives only its own token.
   const wasFound = chosen === undefined && context.admin !== undefined && !isNamed;
   if (wasFound && flags.tokenFile !== undefined) throw tokenNotSentError('the token file', admin, path);
   const token = wasFound ? ofContext : (given ?? ofContext);
@@ -68,7 +69,7 @@ function readEnvironmentToken(io: Io): string | undefined {
   return undefined;
 }
 
-/** Validates a token, which also keeps fetch from quoting an invalid header value in its error. */
+/** Validates a token. An invalid one would make fetch quote it in an error. */
 function checkedToken(token: string, source: string): string {
   if (isToken(token)) return token;
   throw usageError(
@@ -77,7 +78,7 @@ function checkedToken(token: string, source: string): string {
   );
 }
 
-/** Reads the context in effect; empty if there is none. Throws a CliError if the file cannot be used. */
+/** Reads the context file that applies. Returns an empty context if there is none. Throws a CliError if it is unusable. */
 export function readContext(io: Io): Context {
   return locateContext(io).context;
 }
@@ -85,7 +86,7 @@ export function readContext(io: Io): Context {
 interface LocatedContext {
   readonly context: Context;
   readonly path: string | undefined;
-  /** Whether HEADGATE_CONTEXT names the file. Otherwise it was found in the working folder, above it, or at home. */
+  /** Whether HEADGATE_CONTEXT names the file. Otherwise it was found in the working folder, a folder above it, or at home. */
   readonly isNamed: boolean;
 }
 
@@ -106,9 +107,9 @@ function locateContext(io: Io): LocatedContext {
   }
 }
 
-/** Reads the file. Throws a CliError if another user could have written it. */
+/** Reads the context file. Throws a CliError if another user could have written it. */
 function readTrusted(path: string): string {
-  // Non-blocking, because the path may be a named pipe.
+  // Do not block, because the path may be that of a named pipe.
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const stats = fstatSync(descriptor);
@@ -160,7 +161,7 @@ function parseContext(document: unknown): Context {
   };
 }
 
-/** Removes a trailing slash and the API prefix. Errors never quote the address, because it may contain a password. */
+/** Removes a trailing slash and the API's prefix. Errors never quote the address, which may contain a password. */
 function baseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash)
@@ -178,7 +179,7 @@ async function readTokenFile(io: Io, file: string | undefined): Promise<string |
   return checkedToken(text, 'the token file');
 }
 
-/** Reads a file, or stdin for `-`. Throws a CliError with exit code 2 if it cannot be read or is too large. */
+/** Reads a file, or stdin if `file` is `-`. Throws a CliError with exit code 2 if it cannot be read or is too large. */
 export async function readInput(io: Io, file: string, bytesMax = 8 * 1024 * 1024): Promise<string> {
   try {
     if (file !== '-') {

@@ -3,15 +3,15 @@ import { groupDigits } from '../../schemas/grouped.ts';
 import { printable } from '../../schemas/printable.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 
-/** Formats JSON with printable strings: JSON itself does not escape U+007F to U+009F or text direction marks. */
+/** Formats JSON that is safe to print. JSON itself does not escape U+007F to U+009F or marks of text direction. */
 export function printableJson(value: unknown, indent?: number): string {
-  // A raw line feed is indentation; JSON has escaped those inside strings.
+  // A raw line feed here is indentation, because JSON escapes those in strings.
   return printable(JSON.stringify(value, null, indent), '\n');
 }
 
 const isGroup = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
-/** Formats a value as one table cell, never as JSON: `-` for no value, `kind stack, id stk-a-b-1` for an object. */
+/** Formats a value as a table cell, never as JSON. No value becomes `-`, an object for example `kind stack, id stk-a-b-1`. */
 export function cellText(value: unknown): string {
   if (value === undefined || value === null || value === '') return '-';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';
@@ -24,31 +24,31 @@ export function cellText(value: unknown): string {
     : parts.map(([name, part]) => `${printable(name)} ${cellText(part)}`).join(', ');
 }
 
-/** Formats a table cell. The digits of numbers are grouped by three. */
+/** Formats a value as a table cell, and groups the digits of numbers by three. */
 export function amountText(value: unknown): string {
   return typeof value === 'number' ? groupDigits(value) : cellText(value);
 }
 
 const namesShown = 3;
 
-/** Formats the first three names of a list and the number of further names. */
+/** Formats the first three names of a list, and the number of further ones. */
 export function formatSome(names: unknown): string {
   if (!Array.isArray(names) || names.length <= namesShown) return cellText(names);
   return `${cellText(names.slice(0, namesShown))} and ${groupDigits(names.length - namesShown)} more`;
 }
 
-/** Formats `31 of 60` or `31, no limit`. null means unknown or unlimited. */
+/** Formats the use of a limit as `31 of 60` or `31, no limit`. null means unknown or unlimited. */
 export function formatUse(used: unknown, limit: unknown): string {
   const number = typeof used === 'number' ? groupDigits(used) : undefined;
   if (typeof limit !== 'number') return number === undefined ? 'no limit' : `${number}, no limit`;
   return `${number ?? '-'} of ${groupDigits(limit)}`;
 }
 
-/** Formats the time since or until a moment: `45s`, `5m`, `3h`, `12d`, `in 89d`; `-` if it is not a time. */
+/** Formats the time since or until a moment: `45s`, `5m`, `3h`, `12d` or `in 89d`. Returns `-` if it is not a time. */
 export function ageText(at: unknown, nowMs = wallClockMs()): string {
   const seconds = (nowMs - Date.parse(String(at))) / 1000;
   if (Number.isNaN(seconds)) return '-';
-  // A small clock difference must not make the past look like the future.
+  // Allow five seconds, so that a small clock difference does not make the past look like the future.
   return seconds < -5 ? `in ${spanText(-seconds)}` : spanText(Math.max(0, seconds));
 }
 

@@ -1,4 +1,4 @@
-/** Adds the available commands to commander's errors: as a correction of the typed command, and as the next step. */
+/** Improves commander's errors. It adds a correction of the command that was typed, and a next step. */
 import type { Command, CommanderError } from 'commander';
 import { CliError, type ExitCode } from './errors.ts';
 
@@ -14,7 +14,7 @@ export function toUsageError(error: CommanderError, program: Command, argv: read
   });
 }
 
-/** Adds a next step to an error without one: a list of what exists, or the help of the command. */
+/** Adds a next step to an error that has none: a list of what exists, or the help of the command. */
 export function withNext(error: CliError, program: Command, argv: readonly string[]): CliError {
   const { type, exitCode, why, cause } = error;
   if (error.next !== undefined || exitCode === 130) return error;
@@ -33,12 +33,12 @@ function nextStep(exitCode: ExitCode, command: Command): string {
   return helpCommand(command);
 }
 
-/** Whether the command starts a process. Only their options have environment variables. */
+/** Whether the command starts a process. Only options of these commands have environment variables. */
 function isProcess({ options }: Command): boolean {
   return options.some(({ envVar }) => envVar !== undefined);
 }
 
-/** Words of a command as typed, such as `node token list`. */
+/** Words of a command as a user types them, such as `node token list`. */
 export function commandWords(command: Command): string[] {
   const words: string[] = [];
   for (let up: Command | null = command; up?.parent; up = up.parent) words.unshift(up.name());
@@ -49,7 +49,7 @@ export function helpCommand(command: Command): string {
   return ['headgate', 'help', ...commandWords(command)].join(' ');
 }
 
-/** Finds the command that a command line names, as far as it names one, and the first excess operand. */
+/** Finds the command that a command line names, as far as it names one, and the first word too many. */
 export function findCommand(
   program: Command,
   argv: readonly string[],

@@ -1,29 +1,29 @@
-/** Builds uniform nouns and verbs: help that starts with examples, and one way to declare an action. */
+/** Builds nouns and verbs in a uniform way. Their help starts with examples, and actions are declared in only one way. */
 import { type Command, Option } from 'commander';
 import { withExamples } from './examples.ts';
 import type { Io } from './io.ts';
 import { action, type Work } from './session.ts';
 
-/** Group headings of `headgate help`: questions that the commands answer. */
+/** Headings of the groups in `headgate help`. They are questions that the commands answer. */
 export const groups = {
   deployed: 'What is deployed?',
   healthy: 'Is it healthy?',
   past: 'What happened?',
 } as const;
 
-/** A group of verbs, without its own action. */
+/** A noun, such as `key`, which groups verbs and does nothing by itself. */
 export interface Noun {
   readonly command: Command;
   verb(signature: string, summary: string, ...examples: string[]): Verb;
 }
-/** A verb. Declare its options first and its `action` last. */
+/** A verb of a noun. Declare its options first, and its `action` last. */
 export interface Verb {
   readonly command: Command;
   option(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
   required(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
-  /** Adds an option with a fixed set of values. Any other value is refused with a list of them. */
+  /** Adds an option with a fixed set of values. Other values are refused with a list of these. */
   choice(flags: string, summary: string, values: readonly string[], isRequired?: boolean): Verb;
-  /** Restricts an operand to these values, or to what the function can parse. Its text is passed on unchanged. */
+  /** Restricts an operand to these values, or to texts that the function can parse. The text is passed on unchanged. */
   operand(name: string, allowed: readonly string[] | ((text: string) => unknown)): Verb;
   repeated(flags: string, summary: string): Verb;
   action<Options>(work: Work<Options>): void;
@@ -44,7 +44,7 @@ export function noun(
   return { command, verb: (signature, text, ...examples) => verb(command, io, signature, text, examples) };
 }
 
-/** Lets a process and a noun share a name (`gateway`). The verbs then do not inherit the process's mandatory options. */
+/** Lets a process and a noun share a name, such as `gateway`. Its verbs do not inherit the process's mandatory options. */
 function withVerbs(process: Command): Command {
   const needed = process.options.filter(({ mandatory }) => mandatory);
   for (const option of needed) option.mandatory = false;
