@@ -16,7 +16,7 @@ beforeAll(() => fleet.open(1, gateways), scaledMs(120_000));
 afterAll(() => fleet.close());
 
 test(
-  'a change that removes a model in use from the plan is withdrawn automatically after its first wave',
+  'a change that removes a model in use from its tier is withdrawn automatically after its first wave',
   async () => {
     const load = new SteadyLoad(fleet);
     onTestFinished(() => load.stop());

@@ -118,7 +118,7 @@ test('a refusal for missing freshness or usage does not end the trace', () => {
   ]);
 });
 
-test('even without a plan, the route is explained', () => {
+test('even without a tier, the route is explained', () => {
   const golden = goldenCases.filter(
     ({ decision }) => 'reason' in decision && decision.reason === 'no entitlement',
   );

@@ -247,9 +247,9 @@ test('Authentication 8: a removed organisation’s key is not accepted', async (
 });
 
 test.each([
-  { organisation: 'cedar', model: 'echo-large', why: 'a plan without the model' },
-  { organisation: 'dormant', model: 'echo-small', why: 'no plan' },
-  { organisation: 'dormant', model: 'echo-private', why: 'no plan except an own node' },
+  { organisation: 'cedar', model: 'echo-large', why: 'a tier without the model' },
+  { organisation: 'dormant', model: 'echo-small', why: 'no tier' },
+  { organisation: 'dormant', model: 'echo-private', why: 'no tier, but an own node' },
 ])(
   'Authentication 9: $why is 403 at routing, after the key was accepted',
   async ({ organisation, model }) => {

@@ -206,7 +206,7 @@ test.each([
   },
 );
 
-test('Endpoints rule 3: even without a plan, the listing shows what an own stack’s nodes could answer', async () => {
+test('Endpoints rule 3: even without a tier, the listing shows what an own stack’s nodes could answer', async () => {
   const { value: key } = await fleet.key('dormant');
   await fleet.settle();
   expect(idsOf(await call({ port, host: stackHost('moth'), key }))).toEqual([]);

@@ -293,7 +293,7 @@ test('Limits 2, Errors 10: a model heavier than the tier’s concurrency takes a
   await heavy.closed;
 });
 
-test('Limits 2, Errors 4: a plan without the heavy model refuses for that, and a tier of none allows none', async () => {
+test('Limits 2, Errors 4: a tier without the heavy model refuses for that, and a tier of none allows none', async () => {
   const { key } = await callerOn('Tightest');
   for (let i = 0; i < 3; i++) expectRefusal(await ask(key, 'echo-large'), 'ModelNotInPlanError');
   const shut = await callerOn('Shut');

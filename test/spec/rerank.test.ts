@@ -197,7 +197,7 @@ test('What the service does 4, Endpoints rule 3: an Anthropic-style stack does n
   await fleet.settle();
 });
 
-test('the playground shows a key only models that can answer turns, and none to a key without a plan', async () => {
+test('the playground shows a key only models that can answer turns, and none to a key without a tier', async () => {
   const shown = async (value: string) => {
     const headers = { authorization: `Bearer ${value}` };
     const { json } = await post(

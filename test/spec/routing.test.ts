@@ -42,7 +42,7 @@ test('Routing algorithm 1: the organisation’s own node always answers before t
   expect(asked).toEqual({ 'acme-1': 20 });
 });
 
-test('Routing algorithm 1: an own node answers even for a model outside the plan', async () => {
+test('Routing algorithm 1: an own node answers even for a model outside the tier', async () => {
   const asked = await askedDuring(fleet, async () => {
     expect((await chat({ port, key: keys.elder, model: 'echo-large' })).status).toBe(200);
   });
@@ -71,7 +71,7 @@ test.each([
   { organisation: 'cedar', model: 'echo-small' },
   { organisation: 'cedar', model: slashModel },
 ] as const)(
-  'Routing algorithm 2: the pool answers $organisation for $model, which its plan includes',
+  'Routing algorithm 2: the pool answers $organisation for $model, which its tier includes',
   async ({ organisation, model }) => {
     const asked = await askedDuring(fleet, async () => {
       const answer = await chat({ port, key: keys[organisation], model });
