@@ -179,7 +179,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     }
     if (nowMs < this.#judgedMs) return;
     if (this.bytes.length < this.#bytesWanted) {
-      // Only warn the first time. After a stall, bytes that arrived meanwhile are read only after this check.
+      // Only warn the first time. After a stall, bytes that have already arrived are read only after this check.
       if (this.#isWarned) this.#refuse('slow');
       this.#isWarned = true;
       return;

@@ -17,7 +17,7 @@ import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
 import { destroyStalledWriter } from './untaken.ts';
 
-/** Time-outs, mostly as numbers of checks. A stall counts as one check, so bytes that arrived meanwhile are read first. */
+/** Time-outs, mostly as numbers of checks. A stall counts as one check, so bytes that have arrived are read first. */
 export interface ConnectionBounds {
   readonly headLooks: number;
   readonly requestLooks: number;
@@ -325,7 +325,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
       return;
     }
     const refused = { requestId: mintRequestId(), refusal };
-    // Tell the handler that the client is gone, because the exchange gets no answer any more.
+    // Tell the handler that the client is gone, because the exchange will get no answer.
     this.#exchange?.onClose();
     this.#exchange = undefined;
     const path = pathOfRefused(this.#isLate ? undefined : this.#reading);

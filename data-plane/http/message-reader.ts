@@ -75,7 +75,7 @@ export class MessageReader<Head extends MessageHead> {
     return at;
   }
 
-  /** Must be called when the peer will not send anything more. */
+  /** Must be called when the peer will send nothing more. */
   close(): void {
     if (this.isBetween || this.#state === 'broken') return;
     if (this.#state !== 'until-close') {
@@ -86,7 +86,7 @@ export class MessageReader<Head extends MessageHead> {
     this.#sink.onEnd();
   }
 
-  /** Stops reading. The sink is not called any more. */
+  /** Stops reading. The sink is no longer called. */
   abandon(): void {
     this.#step('fault');
   }

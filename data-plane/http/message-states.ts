@@ -65,7 +65,7 @@ export type ReaderEvent =
   | 'fields-end'
   /** The first byte of the next message has been read. */
   | 'next'
-  /** The peer will not send anything more. */
+  /** The peer will send nothing more. */
   | 'close'
   | 'fault';
 

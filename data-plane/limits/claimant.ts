@@ -208,7 +208,7 @@ export class Claimant {
     this.#tickMs = nowMs;
   }
 
-  /** Whether this process was suspended until a moment ago and has yet to read what was written to the log meanwhile. */
+  /** Whether this process was suspended until a moment ago and has yet to read what the log has received since. */
   #hasResumed(nowMs: number): boolean {
     return nowMs - this.#tickMs > pauseMs || nowMs - this.#resumedMs <= resumeMs;
   }

@@ -25,7 +25,7 @@ export class ByteCollector {
     return this.#isTooLarge;
   }
 
-  /** Adds a part of the body. If it does not fit, returns false, and nothing may be added any more. */
+  /** Adds a part of the body. If it does not fit, returns false, and nothing more may be added. */
   add(piece: Buffer): boolean {
     this.#isTooLarge = this.#bytes.length + piece.length > this.#bytesMax;
     return !this.#isTooLarge && this.#bytes.add(piece);

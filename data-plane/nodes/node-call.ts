@@ -70,7 +70,7 @@ export class NodeCall implements WireCall, Timed {
   #request: WireRequest | undefined;
   #wires: Upstream['pool'] | undefined;
   #connectMs = 0;
-  /** Whether the call has ended or nobody wants its result any more. */
+  /** Whether the call has ended or its result is no longer wanted. */
   #over = false;
   #sent = false;
   #paused = false;
@@ -129,7 +129,7 @@ export class NodeCall implements WireCall, Timed {
     this.#awaited = awaited;
   }
 
-  /** Pauses reading. Deadlines do not apply meanwhile, because the node does not cause the delay. */
+  /** Pauses reading. Deadlines do not apply until it resumes, because the node does not cause the delay. */
   pause(): void {
     this.#paused = true;
     this.#controller?.pause();
@@ -140,7 +140,7 @@ export class NodeCall implements WireCall, Timed {
     if (!this.#isYielding) this.#controller?.resume();
   }
 
-  /** Ends the call at once. The reader is not called any more. */
+  /** Ends the call at once. The reader is no longer called. */
   abort(): void {
     this.#reader = undefined;
     if (this.#over) return;

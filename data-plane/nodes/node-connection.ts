@@ -255,7 +255,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     call?.onResponseEnd();
   }
 
-  /** Handles a half-close: the node will not send anything more. */
+  /** Handles a half-close: the node will send nothing more. */
   #onPeerEnd(): void {
     this.readUnread();
     if (!this.#isOpen) return;

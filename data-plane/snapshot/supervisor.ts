@@ -235,7 +235,7 @@ export class SnapshotSupervisor {
     await this.#active.resume(this.#log);
   }
 
-  /** Opens the log again. A new connection is needed, because the existing one may never reach the right log any more. */
+  /** Opens the log again. A new connection is needed, because the existing one may never reach the right log. */
   async #reopenLog(): Promise<void> {
     const { logUrl, trusted } = this.#options;
     const before = this.#log;
@@ -250,7 +250,7 @@ export class SnapshotSupervisor {
     }
     this.#log = log;
     try {
-      // Fails if the snapshot was found damaged meanwhile. The next attempt then rebuilds it.
+      // Fails if the snapshot has been found damaged in the meantime. The next attempt then rebuilds it.
       await this.#resume();
     } finally {
       await before.close();

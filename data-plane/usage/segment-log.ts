@@ -166,7 +166,7 @@ export class SegmentLog {
     return undefined;
   }
 
-  /** Yields the groups with records since a time, oldest first, including groups appended meanwhile. */
+  /** Yields the groups with records since a time, oldest first, including groups appended in the meantime. */
   async *since(sinceMs: number): AsyncGenerator<ReadGroup, void> {
     const segments = await this.#found();
     let next = 0;

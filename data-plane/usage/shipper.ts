@@ -74,7 +74,7 @@ export class Shipper {
       this.#keptRows -= this.#kept.shift()?.rows.length ?? 0;
   }
 
-  /** Ships rows again. Returns false if they are not kept any more or have not been shipped yet. */
+  /** Ships rows again. Returns false if they are no longer kept or have not been shipped yet. */
   reship(incarnation: string, n: number): boolean {
     const at = this.#file.marks.findLast((mark) => mark.incarnation === incarnation && mark.n <= n);
     if (at === undefined || at.position >= this.shipped.position) return false;

@@ -85,7 +85,7 @@ type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & VisitFacts;
 export interface VisitFacts {
   /** Time that determines the periods in which the request counts, in ms since 1970. By default, when it was completed. */
   readonly admittedMs?: number | undefined;
-  /** Set if the answer is incomplete. No row is written and no visitor's turn used, but tokens and network turn count. */
+  /** Set if the answer is incomplete. It leaves no row and uses no visitor's turn, but its tokens and network turn count. */
   readonly unfinished?: true | undefined;
 }
 
