@@ -22,7 +22,6 @@ const logger = pino({ level: 'trace' }, { write });
 interface Replica {
   readonly url: string;
   readonly server: Server;
-  /** Frames received, the oldest first. */
   readonly frames: { type: string }[];
   readonly sockets: WebSocket[];
   /** HTTP status with which upgrades are refused, or 0 to accept them. */

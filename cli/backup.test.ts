@@ -419,7 +419,6 @@ test('a restore that ended between two files can be repeated, also past a plante
   expect(readFileSync(inCp('gateways.db'), 'hex')).toBe(expected);
   expect(readdirIn('new-cp').sort()).toEqual(['counters.db', 'gateways.db', 'lock.db', 'usage.db']);
   expect(standing()).toEqual([['acme', period, 21, 3]]);
-  // A restore into a data folder that is already complete is refused.
   await refused(restore, 6, 'it has counters.db');
 });
 

@@ -63,7 +63,6 @@ beforeEach(() => {
 });
 
 const cli = cliOf(server);
-/** Paths to which the CLI sent a write. */
 const written = () => server.seen.filter(({ method }) => method !== 'GET').map(({ path }) => path);
 
 test.each(commands)(

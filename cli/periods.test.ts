@@ -43,7 +43,6 @@ test('a new anchor day that discards usage needs --force, and both periods are s
   expect(refused.err).toContain(`acme has used ${used} tokens in the period from ${before['period']}`);
   expect(refused.err).toContain('--force');
   expect(await usage('')).toEqual(before);
-  // Makes the same change through the fleet file.
   const file = await run('export');
   const changed = file.out.replace(/(id: acme\n(?:.*\n){1,4}? +anchor: ).*/, `$1${yesterday}`);
   expect(changed).not.toBe(file.out);

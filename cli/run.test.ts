@@ -21,7 +21,6 @@ beforeEach(() => {
 
 const cli = cliOf(server);
 
-/** Returns a loopback port on which nothing listens. */
 async function closedPort(): Promise<number> {
   const listener = createServer();
   const port = await portOf(listener);

@@ -27,7 +27,6 @@ function answerWith(inverse: object, answer: TestAnswer = { body: { position: 10
 const cli = cliOf(server);
 const undo = (...more: string[]): Promise<CliRun> => cli(['undo', '7', ...more]);
 
-/** Requests that the CLI sent, except those that ask for the effect. */
 const sent = () => server.seen.filter(({ method, path }) => method !== 'GET' && path !== '/effect');
 
 test('undoing a commit is one command, and obeys --if-at and --dry-run', async () => {

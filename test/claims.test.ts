@@ -96,7 +96,6 @@ test('every command named on a page or in a help text exists, with its options',
   expect(faults).toEqual([]);
 });
 
-/** Flags that belong to other programs. */
 const foreignFlags = new Set(
   '--all --nightly --tenfold --project --set --reuse-values --from-literal --base --stand-in --ignore-scripts --silent --now --operation --seed'
     .concat(' --nodes --profile --bootstrap-server --topic --update')
@@ -123,7 +122,6 @@ test('every option in a page’s code belongs to the program or to another known
   expect(faults).toEqual([]);
 });
 
-/** Variables that set options of the command line. */
 const ofOptions = all.flatMap(({ options }) =>
   options.flatMap(
     ({ envVar, description }) => envVar ?? /\(env: (HEADGATE_\w+)=true\)$/.exec(description)?.[1] ?? [],

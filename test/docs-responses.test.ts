@@ -76,7 +76,6 @@ const samples: Fields = {
 const headers = { contentType: 'application/json', version: undefined, sealKey: undefined };
 const shape = (fields: Fields) => shapeResponses({ ...fields }, headers);
 
-/** Returns the body that a node would receive. */
 function sent(fields: Fields): Fields {
   const { asked } = shape(fields);
   return toNodeBody(asked, 'vllm', { servedName: asked.model, maxTokens: asked.maxTokens ?? 9 });

@@ -76,7 +76,6 @@ test('docs/log-events.md lists every log line: run this test with --update to wr
   await expectTable('docs/log-events.md', ['event', 'level', 'text'], rows);
 });
 
-/** Returns the pages in a folder of docs/, each with its name and lines. */
 function pagesOf(folder: string): { name: string; lines: string[] }[] {
   return readdirSync(new URL(`../docs/${folder}/`, import.meta.url))
     .sort()

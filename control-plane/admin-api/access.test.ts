@@ -99,7 +99,6 @@ function isOfNobody({ path }: Route): boolean {
   return path.endsWith('/decisions/{request}');
 }
 
-/** Makes one call, which changes nothing, and returns its status. */
 async function status(route: Route, token: string | undefined, person?: string): Promise<number> {
   const { method, path } = route;
   const below = path.replace(/^\/admin\/v1/, '');

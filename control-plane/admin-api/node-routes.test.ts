@@ -45,7 +45,6 @@ afterAll(async () => {
   await controlPlane.close();
 });
 
-/** Creates a node, with an agent unless `agent` is false, and a token for it. */
 async function node(id: string, agent = true): Promise<{ id: string; token: string; tokenId: string }> {
   const url = 'http://127.0.0.1:9';
   await admin.call('POST', '/nodes', { id, place: { kind: 'pool' }, url, dialect: 'vllm', agent });
@@ -65,7 +64,6 @@ const listed = async (id: string): Promise<LiveNodeResource> => {
 interface Opened {
   readonly socket: WebSocket;
   readonly frames: unknown[];
-  /** Resolves with the code and reason with which the control plane closed the socket. */
   readonly closed: Promise<{ code: number; reason: string }>;
 }
 

@@ -27,7 +27,6 @@ const answered = new Set<OperationName | undefined>();
 
 interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>;
-  /** Base address of the admin API. */
   readonly admin?: string;
 }
 

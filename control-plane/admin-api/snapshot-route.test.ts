@@ -50,7 +50,6 @@ interface Download {
   response?: IncomingMessage;
 }
 
-/** Requests the snapshot but does not read it. */
 function download(address: string, token = gatewayToken): Download {
   const pending: Download = {};
   const sent = request(`${plane.url}/admin/v1/snapshot`, {
@@ -69,7 +68,6 @@ function download(address: string, token = gatewayToken): Download {
   return pending;
 }
 
-/** Reads a download to its end and returns its size in bytes. */
 async function bytesOf(pending: Download): Promise<number> {
   await until(() => pending.response !== undefined);
   expect(pending.status).toBe(200);

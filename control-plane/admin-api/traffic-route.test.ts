@@ -34,7 +34,6 @@ function read(query: string, person?: string): Promise<Response> {
   return askAdmin(fleet.controlPlane.admin, `/traffic${query}`, { as: person });
 }
 
-/** Returns the number of requests in all steps of the plot. */
 async function requestsIn(query: string, person?: string): Promise<number> {
   const { steps, stepSeconds } = (await (await read(query, person)).json()) as Traffic;
   return Math.round(steps.reduce((sum, step) => sum + step.requestsPerSecond * stepSeconds, 0));

@@ -26,7 +26,6 @@ beforeEach(() => {
   folder = folderOfTest('parts');
 });
 
-/** Opens a replica on an in-memory log. */
 function replica(name = 'state') {
   const topic = new MemoryTopic();
   topic.add(new ChainWriter({ log: name }).open().value);

@@ -8,7 +8,6 @@ type Known = { [Name in keyof DoctorFacts]-?: NonNullable<DoctorFacts[Name]> };
 const gigabyte = 1024 ** 3;
 const now = Date.parse('2026-11-22T08:00:00Z');
 
-/** The facts about a healthy fleet. */
 const well: Known = {
   now,
   machine: { node: '24.1.0', openFilesMax: 65_536, diskFreeBytes: 50 * gigabyte, takenPorts: [] },

@@ -22,7 +22,6 @@ function snapshotOf(commits: readonly (readonly KnownEvent[])[]): Snapshot {
 
 const asked = { by: 'operator', nowMs };
 
-/** Returns a fleet with a stack for each organisation, each with one model and one healthy node. */
 function stackFleet(...owners: readonly (readonly [stack: string, organisation: string])[]): KnownEvent[] {
   return owners.flatMap(([id, organisation]) => {
     const node = `n-${organisation}`;

@@ -7,7 +7,6 @@ import { Trace } from '../../shared/decision/trace.ts';
 import type { TracedVerdict } from './question.ts';
 import { findDifference, unreadSteps } from './recorded-difference.ts';
 
-/** Returns the relevant fields of a recorded refusal with this cause. */
 function recorded(cause: Cause, counted?: 'node'): DecisionRecord {
   const { status, type, reason, message } = new Refusal(cause, 'as it was');
   return {
@@ -16,7 +15,6 @@ function recorded(cause: Cause, counted?: 'node'): DecisionRecord {
   } as DecisionRecord;
 }
 
-/** Returns a present decision that refuses with this cause. */
 function decided(cause: Cause): TracedVerdict {
   const refusal = new Refusal(cause, 'as it is');
   const trace = new Trace();

@@ -66,7 +66,6 @@ function plane(name = 'plane') {
   return { counters, stop };
 }
 
-/** Opens a gateway that publishes counters and reads the whole topic. */
 function gateway() {
   const own = topic();
   closing.push(() => own.close());
@@ -89,7 +88,6 @@ function gateway() {
 
 const incarnation = '6a3b7a08-0f0e-4b6e-9c1b-6f8f5d3b0002';
 
-/** Returns a usage row as gateways publish it. */
 function row(n: number, tokens: number) {
   const ids = { v: 1, incarnation, replica: incarnation, n };
   const what = { organisation: 'acme', period, draw: 'pool', model: 'echo-small', requestId: `r-${n}` };

@@ -17,7 +17,6 @@ import { HistoryReader } from './queries.ts';
 const decisions = 3000;
 const nowMs = Date.UTC(2026, 10, 21);
 
-/** Returns a recorded decision on a request from org-5 for a model on the shared host. */
 function lineOf(n: number): string {
   const decision = {
     ...{ v: 1, req: `req_${n.toString(16).padStart(32, '0')}`, gateway: 'gw-1', at: nowMs, position: 1 },

@@ -17,7 +17,6 @@ const keys = 603;
 const keysPerCommit = 100;
 const names = ['Billing', 'billing', 'deploy', "it's", '100%', 'Ärger', '_'];
 
-/** Returns a key as this test creates it and as a list must show it. */
 function madeKey(n: number) {
   const batch = n - (n % keysPerCommit);
   const expiresMs = n % 2 === 0 ? null : testNowMs + (n - 300) * 1000;
@@ -70,7 +69,6 @@ function pages(query: object, between: () => void = () => undefined) {
 const whole = (query: object) =>
   listPage(state.db, keyListing, { nowMs: testNowMs, limit: 1000, ...query }).items.map(({ id }) => id);
 
-/** Returns the expected result, computed without a database. */
 function expected(query: Query): string[] {
   const { sort, owner, state: wanted, text = '' } = query;
   const isFound = (key: MadeKey): boolean =>

@@ -52,7 +52,6 @@ test('a state whose position was changed by hand is not copied until it is intac
 const gateway = (address: string) => ({ kind: 'gateway', address }) as const;
 const isBusy = { type: 'Busy', status: 503 };
 let writer: ChainWriter;
-/** Adds one commit. */
 function move(): void {
   snapshot.apply([writer.add([known('tier.set', { id: 'T1', rank: snapshot.seq % 1000, models: '*' })])]);
 }

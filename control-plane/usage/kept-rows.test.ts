@@ -79,7 +79,6 @@ function read(store: UsageStore, query: object = {}): number[] {
     afterId = page.at(-1)?.id ?? 0;
   }
 }
-/** Number of rows that wait in usage.db. */
 function waiting(): number {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {

@@ -8,7 +8,6 @@ import { type AppliedUsage, openUsageStore, type UsageStore } from './usage-stor
 const a = '0f8fad5b-d9cb-469f-a165-70867728950e';
 const period = '2026-11-01';
 
-/** Returns the value and signature of a record whose rows have these numbers. */
 function record(...numbers: number[]): [Buffer, Buffer] {
   const value = Buffer.from(
     JSON.stringify(

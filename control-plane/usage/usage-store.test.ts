@@ -55,7 +55,6 @@ function row(incarnation: string, n: number, more: object = {}): object {
 }
 const turn = { organisation: null, period: null, visitor: 'v1' };
 
-/** Returns log records of these rows, from this offset on. */
 function records(from: number, ...values: unknown[]): LogRecord[] {
   return values.map((each, index) => {
     const value = Buffer.isBuffer(each) ? each : Buffer.from(JSON.stringify(each));
@@ -169,7 +168,6 @@ test('a differing repeat raises an alarm while its row’s hash is kept, even af
   expect(after.counts).toMatchObject({ applied: kept, differing: 12, repeated: 502 });
 });
 
-/** Signs the record with `mac`, or removes its signature if `mac` is undefined. */
 function signed(mac: RecordMac | undefined, record: LogRecord): LogRecord {
   return { ...record, signature: mac?.of(record.value) ?? null };
 }
@@ -369,7 +367,6 @@ test('rows are kept for export if requested, and pages continue after the last r
   expect(plain.requests({ limit: 9 })).toEqual([]);
 });
 
-/** Returns the uses of keys at the time of the last row. */
 const usesOf = (usage: UsageStore, organisation?: string) =>
   usage.keyUses(organisation, Date.parse('2026-11-21T10:30:00Z'));
 const keyRows = [

@@ -102,7 +102,6 @@ const get = (path = '/'): string => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`;
 const post = (body: string, more = ''): string =>
   `POST / HTTP/1.1\r\nHost: a\r\n${more}Content-Length: ${body.length}\r\n\r\n${body}`;
 
-/** Answers with the path of the request. */
 const echoPath: Handle = ({ head, answer }) => answer.whole(200, 'text/plain', ['x-a', 'b'], head.url ?? '');
 
 test('in every sequence of events, a connection answers only requests and ends once', () => {
@@ -213,7 +212,6 @@ test('an early end waits only a limited time for a client that does not read', a
 
 test('a large body is not read until it is requested, and then arrives whole', async () => {
   const { port, exchanges } = await opened();
-  // A body that exceeds the kernel's buffers.
   const length = 12_000_000;
   const client = new Client(port).send(post('x'.repeat(length)));
   await until(() => exchanges.length > 0);

@@ -24,7 +24,6 @@ interface Read {
   readonly refusal?: Refusal;
 }
 
-/** Ends an exchange with an empty answer. */
 const done = ({ answer }: Exchange): void => void answer.whole(200, undefined, [], '');
 
 async function serving(handler: (exchange: Exchange) => unknown): Promise<{ readonly port: number }> {

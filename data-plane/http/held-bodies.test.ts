@@ -44,7 +44,6 @@ class Reading {
     return this;
   }
 
-  /** Sends a head and this many bytes of a body. */
   async post(name: string, bytes: number, head = `Content-Length: ${MiB}`): Promise<Socket> {
     const socket = connect(this.port, '127.0.0.1');
     onTestFinished(() => void socket.destroy());

@@ -8,7 +8,6 @@ import { type ReaderEvent, type ReaderState, readerTransitions } from './message
 
 const headBytesMax = 256;
 
-/** The messages read from a peer, and the fault that ended the reading, if any. */
 interface Read {
   readonly messages: string[];
   fault: FaultName | undefined;
@@ -83,7 +82,6 @@ const gotten = 'GET / 1.1 Host|a ';
 const chunkedHead = 'POST / 1.1 Host|a|Transfer-Encoding|chunked ';
 
 const requests: readonly Row[] = [
-  // Cases about request lines.
   ['9112 3: a request line and fields', get, [gotten]],
   ['9112 2.2: empty lines before a request', `\r\n\r\n\r\n${get}`, [gotten]],
   ['9112 2.2: a bare line feed before a request', `\n${get}`, 'bare line feed'],
@@ -125,7 +123,6 @@ const requests: readonly Row[] = [
   ['9112 2.3: another protocol', 'GET / ICE/1.0\r\nHost: a\r\n\r\n', 'version'],
   ['9112 2.3: a version of more digits', 'GET / HTTP/1.10\r\nHost: a\r\n\r\n', 'version'],
   ['9112 2.3: a version without a second digit', 'GET / HTTP/1.\r\nHost: a\r\n\r\n', 'version'],
-  // Cases about header fields.
   ['9112 5: white space around a value', request(['A: \t b c \t']), ['POST / 1.1 Host|a|A|b c ']],
   ['9112 5: no space before a value', request(['A:b']), ['POST / 1.1 Host|a|A|b ']],
   ['9110 5.5: an empty value', request(['A:', 'B: ']), ['POST / 1.1 Host|a|A||B| ']],
@@ -164,7 +161,6 @@ const requests: readonly Row[] = [
   ['9112 3.2: two hosts', request(['hOST: b']), 'host'],
   ['9112 3.2: the same host twice', request(['Host: a']), 'host'],
   ['9112 3.2: two hosts in HTTP/1.0', 'GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n', 'host'],
-  // Cases about the lengths of bodies.
   ['9112 6.3: a counted body', counted('5', 'hello'), ['POST / 1.1 Host|a|Content-Length|5 hello']],
   ['9112 6.3: an empty body', counted('0'), ['POST / 1.1 Host|a|Content-Length|0 ']],
   [
@@ -210,7 +206,6 @@ const requests: readonly Row[] = [
   ['9110 8.6: a length of 2^64 + 5', counted('18446744073709551621', 'hello'), 'length'],
   ['9112 8: a body that is cut short', counted('5', 'hell'), 'cut short'],
   ['9112 8: a head that is cut short', 'GET / HTTP/1.1\r\nHost: a\r\n', 'cut short'],
-  // Cases about transfer codings.
   ['9112 7.1: chunks', inChunks('5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n'), [`${chunkedHead}hello!`]],
   ['9112 7.1: no chunk but the last', inChunks('0\r\n\r\n'), [chunkedHead]],
   [
@@ -325,7 +320,6 @@ const requests: readonly Row[] = [
     inChunks(`0\r\n${'A: b\r\n'.repeat(headBytesMax / 6 + 1)}`),
     'large head',
   ],
-  // Cases about connections that end.
   [
     '9112 9.6: a connection that ends',
     request(['Connection: close']),

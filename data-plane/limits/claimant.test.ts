@@ -106,7 +106,6 @@ test('when a limit is lowered below current use, ending requests are not replace
   for (const each of [one, other]) hold(log, each, 5);
   log.pass(8000);
   expect(one.fold.row(inFlight)?.claimed).toBe(10);
-  // The tier's limit has been lowered.
   const narrow = { ...inFlight, limit: 6 };
   one.remove(inFlight, 1);
   expect(one.admits(inFlight, 1, log.nowMs)).toBe(true);

@@ -49,7 +49,6 @@ function topic(isCut = () => isAway): LimitTopic {
   });
 }
 
-/** Starts a gateway with a data folder of its own. */
 async function gateway(
   dataDir = mkdtempSync(join(folder, 'gateway-')),
   isCut = () => isAway,

@@ -86,7 +86,6 @@ const combinations = kinds.flatMap((kind) =>
 const rounds = runs({ fast: 1, full: 2 });
 const requests = rounds * combinations.length * 1.5;
 
-/** Random lengths, leaving times and order of the requests. */
 const chances = fc.array(
   fc.record({ words: fc.integer({ min: 1, max: 60 }), leavesMs: fc.nat(40), rank: fc.double() }),
   { minLength: requests, maxLength: requests },

@@ -38,7 +38,6 @@ async function gateway(options: ForwardServerOptions): Promise<ForwardServer> {
   return server;
 }
 
-/** Starts a node whose requests the given function handles. */
 async function handMade(
   listener: Parameters<typeof createServer>[1],
 ): Promise<{ url: string; server: Server }> {
@@ -57,7 +56,6 @@ async function listens(server: Server | TcpServer): Promise<number> {
   return port;
 }
 
-/** Returns an address on which nothing listens. */
 async function deadUrl(): Promise<string> {
   const server = createTcpServer();
   const port = await portOf(server);

@@ -74,7 +74,6 @@ test.each(surfaces)(
   },
 );
 
-/** Writes comments or other signs of life until the connection ends. */
 function keepCommenting(response: ServerResponse, sign = ': here\n\n'): void {
   const commenting = setInterval(() => response.write(sign), 10);
   response.once('close', () => clearInterval(commenting));

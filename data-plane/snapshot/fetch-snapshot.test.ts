@@ -132,7 +132,6 @@ test('an interrupted download resumes where it ended, and restarts if the copy h
 
 type Answer = (response: ServerResponse) => void;
 
-/** Starts a control plane that answers each request for a snapshot with `answer`. */
 async function hostile(answer: Answer): Promise<{ readonly url: string; asked(): number; close(): void }> {
   let asked = 0;
   const server = createServer((_request, response) => {
@@ -151,7 +150,6 @@ async function hostile(answer: Answer): Promise<{ readonly url: string; asked():
   };
 }
 
-/** Sends the same piece repeatedly until the reader closes the connection. */
 const endlessly = (piece: Buffer, everyMs: number, head: Record<string, string>): Answer => {
   return (response) => {
     response.writeHead(200, head);

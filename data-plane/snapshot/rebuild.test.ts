@@ -48,7 +48,6 @@ beforeEach(() => {
   dir = mkdtempSync(join(root, 'case-'));
 });
 
-/** Returns a log that cannot be reached: every call fails. */
 function away(): ControlLog {
   const fault = (): Promise<never> => Promise.reject(new LogUnavailable('the log is away'));
   return {

@@ -20,7 +20,6 @@ const token = { token: piece, logprob: -1, bytes: null, top_logprobs: [] };
 
 interface Case {
   readonly first: readonly object[];
-  /** The event that the stream repeats. */
   readonly next: object;
   readonly more?: object;
 }

@@ -14,7 +14,6 @@ const trace = {
   spans: { traceId: 't', parentId: undefined, requestId: 'of-request', nodeId: 'of-node' },
 };
 
-/** Returns the spans of a request that a node answered, with the given differences. */
 function spansWith(more: object): ReturnType<typeof planSpans> {
   const record = {
     method: 'POST',

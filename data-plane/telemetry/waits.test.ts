@@ -58,7 +58,6 @@ class Client {
     open.push(() => this.socket.destroy());
   }
 
-  /** Returns the status of the answer, once the connection has been closed. */
   async status(): Promise<number> {
     await this.closed;
     return Number(/^HTTP\/1\.1 (\d+)/.exec(this.text)?.[1] ?? 0);
@@ -113,7 +112,6 @@ const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\
 const delta = { choices: [{ index: 0, delta: { content: 'a' }, finish_reason: null }] };
 const event = chunk(`data: ${JSON.stringify(delta)}\n\n`);
 
-/** Forwards a request to the nodes at these URLs and returns the result. */
 async function forwarded(
   urls: readonly string[],
   stream: boolean,

@@ -53,7 +53,6 @@ interface Gateway {
   readonly worker: UsageWorker;
   readonly meter: Meter;
   readonly writer: UsageWriter;
-  /** Counters that other gateways have published. */
   readonly others: CounterState;
 }
 interface GatewayOptions extends Partial<MeterOptions> {
@@ -62,7 +61,6 @@ interface GatewayOptions extends Partial<MeterOptions> {
 }
 const counts = { published: 0, rejected: 0 };
 const noRecords = { shipped: 0, live: 1, countersPublished: 0, countersRejected: 0 };
-/** Returns a writer for a log in the test's folder. */
 function writerFor(start?: LogStart, onError?: (error: Error) => void): UsageWriter {
   const heading = { database: randomUUID(), incarnation: randomUUID() };
   const log = openUsageLog(start ?? { folder: join(folder, 'usage'), heading, from: 0 }, () => 0);
@@ -106,7 +104,6 @@ function gateway(
 function send(worker: UsageWorker, request: UsageWorkerRequest): void {
   if (request.kind !== 'close') worker.onRequest(structuredClone(request));
 }
-/** Makes another gateway publish this as its total number of tokens. */
 function readOthers({ others, worker }: Gateway, tokens: number): void {
   const entries = [['acme', period, tokens, 1]] as const;
   worker.onChanged(
@@ -134,7 +131,6 @@ async function exchanging(name: string, topic: MemoryTopic): Promise<Gateway> {
   await opened.start();
   return made;
 }
-/** Writes the rows recorded so far to disk. */
 async function flush({ meter, outbox }: Gateway): Promise<void> {
   await meter.sendRows();
   outbox.flush();

@@ -33,7 +33,6 @@ function boxOf(options: Partial<OutboxOptions> = {}): UsageBox {
 function numbers(shipment: Shipment | undefined): number[] {
   return (shipment?.bodies ?? []).map((body) => JSON.parse(body).n);
 }
-/** Publishes all rows and returns their numbers by incarnation. */
 function shipAll({ outbox: box }: { readonly outbox: Outbox }): Map<string, number[]> {
   const shipped = new Map<string, number[]>();
   for (let next = box.nextShipment(); next; next = box.nextShipment()) {

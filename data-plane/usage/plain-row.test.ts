@@ -26,7 +26,6 @@ test('the meter’s rows for organisations are recognised, and others are not', 
   ]);
 });
 
-/** Draws a usual, an extreme or an invalid value. */
 function of(usualValue: unknown, ...others: readonly unknown[]): fc.Arbitrary<unknown> {
   return fc.oneof(
     { weight: 12, arbitrary: fc.constant(usualValue) },

@@ -44,7 +44,6 @@ interface Published {
 function rowsOf(topic: MemoryTopic): Published[][] {
   return topic.read(0, 1_000_000, Number.MAX_SAFE_INTEGER).map(({ value }) => JSON.parse(value.toString()));
 }
-/** Resolves once the topic contains this many records. */
 async function recordsIn(topic: MemoryTopic, count: number): Promise<void> {
   if (topic.end >= count) return;
   for await (const batch of new MemoryLog(topic).tail({ from: 0 })) if (batch.nextOffset >= count) return;

@@ -180,7 +180,6 @@ async function shipRest(): Promise<void> {
   outbox.close();
 }
 
-/** Folds the usage log from the beginning. */
 async function rebuild(name: string): Promise<{ totals: PeriodUsage; counts: object; parked: number }> {
   const store = openUsageStore(join(folder, name), { mac });
   const replicator = new UsageReplicator({ store, partitions: 1, open });

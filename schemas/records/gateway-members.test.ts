@@ -11,7 +11,6 @@ import {
 } from './gateway-members.ts';
 import { statusSchema } from './status.ts';
 
-/** Returns a valid value for this member, and a value outside its bounds. */
 function examplesOf(member: GatewayMember): { readonly good: unknown; readonly bad: unknown } {
   const row = gatewayMembers[member];
   switch (row.kind) {

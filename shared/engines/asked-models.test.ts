@@ -15,7 +15,6 @@ type Show = (model: string, response: ServerResponse) => void;
 interface Engine {
   models: readonly Model[];
   show: Show;
-  /** Names of the models about which the engine was asked. */
   readonly asked: string[];
   probe(): Promise<Probed>;
 }

@@ -35,7 +35,6 @@ test.each([-40 * dayMs, 40 * dayMs])(
     // These records were written before the reader started.
     const late = reader();
     expect([late.read(-dayMs), late.read(-3000), late.read(0)]).toEqual([-dayMs, -3000, 0]);
-    // Here all clocks agree that time has passed.
     expect(running.read(offMs)).toBe(offMs);
   },
 );

@@ -4,7 +4,6 @@ import { expect, test, vi } from 'vitest';
 import { logEvents } from '../../schemas/records/log-events.ts';
 import { createLogger, lineHook } from './logger.ts';
 
-/** Creates a logger and returns the lines that it writes. */
 function logged() {
   const lines: Record<string, unknown>[] = [];
   const stream = new Writable({

@@ -30,12 +30,10 @@ interface Paced {
   nowMs: number;
   /** Client addresses in the order in which their requests were handled. */
   readonly handled: string[];
-  /** The server's sockets in the order in which they were opened. */
   readonly sockets: Socket[];
   open(from: string): Promise<RawPeer>;
   refused(): Promise<number>;
   readonly connections: Connections;
-  /** Fields of the lines that were logged. */
   readonly logged: Line[];
 }
 
@@ -79,7 +77,6 @@ async function paced(tls = false): Promise<Paced> {
   });
 }
 
-/** Opens this many connections from an address and sends a request on each. */
 async function flood(server: Paced, from: string, count: number): Promise<RawPeer[]> {
   const before = server.sockets.length;
   const peers = await Promise.all(Array.from({ length: count }, () => server.open(from)));

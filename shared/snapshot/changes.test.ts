@@ -32,7 +32,6 @@ function baseDigests(snapshot: Snapshot): string[] {
   return baseTables.map((name) => `${name} ${digests[name]}`);
 }
 
-/** Generates a history in which changes are staged, advanced, withdrawn and completed at random. */
 function historyWithChanges(seed: number, commits: number): KnownEvent[][] {
   const random = seededRandom(seed);
   let open: { readonly id: string; readonly events: readonly KnownEvent[]; wave: number } | undefined;

@@ -99,7 +99,6 @@ const routeRow = (row: TableRow = {}): TableRow => ({
   ...row,
 });
 
-/** Routes of a node that has loaded both models. */
 const bothRoutes = [routeRow(), routeRow({ model: 'large', served: 'large' })];
 
 const tier = known('tier.set', { id: 'Team', rank: 1, models: ['echo', 'large'] });

@@ -9,7 +9,6 @@ import { memorySnapshot } from './open-snapshot.ts';
 import { keyEndSql } from './tables.ts';
 
 const counted = (db: Database) => db.prepare('SELECT * FROM key_count ORDER BY 1, 2').all();
-/** Counts the keys again from their rows. */
 const recounted = (db: Database) => {
   const keys = `SELECT organisation, ${keyEndSql} / ${dayMs} AS day FROM api_key WHERE organisation IS NOT NULL`;
   return db

@@ -189,7 +189,8 @@ test('a proof dates from before its end was requested, not from the response', a
   replicator.start();
   onTestFinished(() => replicator.stop());
   expect(await proven).toBe(noted);
-  // The end was requested between the moment and its proof. A request before the moment would not count.
+  // Each proof must follow a request for the log's end that was made after the moment it proves. An earlier request would not
+  // count.
   expect(steps.slice(steps.lastIndexOf('moment'), steps.lastIndexOf('proven'))).toContain('asked');
 });
 

@@ -26,7 +26,6 @@ const key = known('key.created', {
   expiresAt: null,
 });
 
-/** Returns the full state of a snapshot, including its journal. */
 function stateOf(snapshot: Snapshot): unknown {
   const tables = [...tableNames, 'position', 'digest', 'command', 'unread_event', 'anomaly'];
   const rows = tables.map((name) => [name, snapshot.db.prepare(`SELECT * FROM ${name}`).all()]);
@@ -51,7 +50,6 @@ function folded(records: readonly LogRecord[]): Snapshot {
   return snapshot;
 }
 
-/** Returns a log with junk and gaps between its records. */
 function untidyLog(seed: number, commits: number): LogRecord[] {
   const writer = new ChainWriter();
   const records = [writer.junk('{"before":"genesis"}'), writer.open()];

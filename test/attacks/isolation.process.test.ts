@@ -86,7 +86,6 @@ interface Caller {
   readonly name: string;
   readonly base: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** True if the caller sends its commands as dry runs. */
   readonly isDry?: true;
 }
 interface Answer {

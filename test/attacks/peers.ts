@@ -27,7 +27,6 @@ export function requestTo(url: string, { method = 'POST', path, headers = {}, le
   return `${lines.join('\r\n')}\r\n\r\n${body ?? ''}`;
 }
 
-/** Resolves when the signal aborts. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
@@ -47,7 +46,6 @@ export interface Held {
   readonly bytes: string | Buffer;
   /** Text that is sent every second after `bytes`. */
   readonly drip?: string;
-  /** Called once all connections are open. */
   readonly whenHeld?: () => Promise<void>;
 }
 

@@ -100,7 +100,6 @@ class EffectFleet extends ProcessFleet {
   }
 }
 
-/** Converts the response to plain JSON. */
 const clean = (answer: object): unknown => JSON.parse(JSON.stringify(answer));
 
 let fleet: EffectFleet;

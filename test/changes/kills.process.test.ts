@@ -31,7 +31,6 @@ async function crash(): Promise<void> {
   await Promise.all(planes.map((name) => fleet.plane(name)));
 }
 
-/** Returns the steps of the change in the order in which the log contains them. */
 async function steps(change: string): Promise<string[]> {
   const log = await openLog(fleet.logUrl, { topic: controlTopic });
   const found: string[] = [];

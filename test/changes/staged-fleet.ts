@@ -85,7 +85,6 @@ export async function statusOf(api: string, key: string, model = taken): Promise
 
 /** One client per gateway. Each sends ten requests a second, one after another. */
 export class SteadyLoad {
-  /** Number of responses by gateway and status. */
   readonly counts = new Map<string, Map<number, number>>();
   readonly #clients: Promise<void>[];
   #isStopped = false;

@@ -113,7 +113,6 @@ async function run(
   };
 }
 
-/** Asks the brokers in turn which node leads the control log. */
 async function leaderOf(kafka: Kafka): Promise<number> {
   const dial = createDial({});
   for (;;) {

@@ -20,7 +20,6 @@ export interface Sent {
   readonly fate: Fate;
   /** Position of the command's commit according to the response, or 0 if the response names none. */
   readonly position: number;
-  /** Number of times that the command was sent. */
   readonly attempts: number;
   /** Time from the first attempt until the command was decided, in ms. */
   readonly tookMs: number;

@@ -30,7 +30,6 @@ export interface Key {
   readonly value: string;
 }
 
-/** Position, digest and number of skipped records of a fold. */
 export interface Folded {
   readonly position: number;
   readonly digest: string;

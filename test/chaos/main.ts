@@ -31,7 +31,6 @@ const scenarios: Readonly<Record<string, () => Promise<Figures>>> = {
   'cut-off-silently': () => cutOff({ how: 'silent', restartEveryMs: 20_000, frozenMs: 120_000, say }),
 };
 
-/** Returns the number in CHAOS_COUNT, or the scenario's usual number. */
 function count(usual: number): number {
   return Number(process.env['CHAOS_COUNT'] ?? usual);
 }

@@ -29,7 +29,6 @@ export class Watch {
   get requests(): number {
     return Object.values(this.counts).reduce((sum, count) => sum + count, 0);
   }
-  /** Number of responses other than 200. */
   get failures(): number {
     return this.requests - (this.counts[200] ?? 0);
   }

@@ -7,7 +7,6 @@ import { type Ask, bodyOf, type MessagesClient, saidBy, weatherTool } from './me
 export interface AnthropicClient extends MessagesClient {
   /** Calls the library's tool runner with its default setting, which keeps the conversation in a server-side thread. */
   converseByThread(ask: Ask): Promise<unknown>;
-  /** Sends a message with the given client options and request options. */
   send(options: object, ask: Ask, requestOptions?: object): Promise<unknown>;
 }
 

@@ -16,7 +16,6 @@ import { failing, paths, pauses } from './wire.ts';
 
 /** How a library differs from the official ones. */
 export interface Manners {
-  /** Error class for each type of refusal. */
   readonly errors: Readonly<
     Record<keyof ClientFleet['traps'] | 'UnsupportedShapeError' | 'early end', string>
   >;
@@ -59,7 +58,6 @@ export const responsesManners: Manners = {
 let clock: TestClock;
 let at: ClientFleet;
 
-/** Starts the fleet that all tests of a file share. */
 export function useClientFleet(): void {
   beforeAll(async () => {
     clock = takeClock();

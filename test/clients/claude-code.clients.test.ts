@@ -65,7 +65,6 @@ const message = 'POST /v1/messages?beta=true';
 const call = (tool: string, input: object) => `call ${tool} with ${JSON.stringify(input)}`;
 const note = () => call('Read', { file_path: join(claude.cwd, 'note.txt') });
 
-/** Returns the number of tokens recorded for acme, over all models. */
 const recorded = async (): Promise<number> => {
   const usage = await admin.call('GET', '/usage?organisation=acme');
   return usage.totalTokens;

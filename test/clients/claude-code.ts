@@ -15,7 +15,6 @@ const program = cached(
   `npm/node_modules/@anthropic-ai/claude-code-${process.platform}-${process.arch}/claude`,
 );
 
-/** Time-out in ms after which a hanging run is killed. */
 const runMs = 90_000;
 
 export interface Settings {
@@ -40,7 +39,6 @@ export interface Printed {
 }
 
 export interface ClaudeCode {
-  /** Working folder of the run. */
   readonly cwd: string;
   /** Other hosts that the program tried to reach. */
   readonly asked: readonly string[];

@@ -15,7 +15,6 @@ import { openWire, type Wire } from './wire.ts';
 /** Stack of acme that uses the Anthropic API and serves echo-large. */
 const switchedStack = 'stk-calm-otter-5c5c';
 
-/** URL and key with which a client is set up. */
 export interface Target {
   readonly url: string;
   readonly key: string;
@@ -50,7 +49,6 @@ export interface ClientFleet {
   readonly traps: Readonly<Record<Exclude<TrappedType, 'InferenceConcurrencyLimitedError'>, Trap>>;
   /** Returns a key whose only slot is in use until the held request leaves. */
   occupied(): Promise<{ key: string; held: Held }>;
-  /** Creates an organisation on the tier and returns its key. */
   keyOn(tier: string): Promise<{ key: string; organisation: string }>;
   /** Clears the proxies' records and makes all nodes healthy again. */
   reset(): void;

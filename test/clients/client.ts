@@ -11,13 +11,11 @@ export interface Ask extends Target {
   readonly image?: string;
   /** Additional request fields, sent in the library's own way. */
   readonly extra?: Readonly<Record<string, unknown>>;
-  /** Additional request headers. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** An error that the library threw, as its caller sees it. */
 export interface Failure {
-  /** Class name of the error. */
   readonly name: string;
   readonly status?: number | undefined;
   /** The envelope's `error.type`, if the library exposes it. */
@@ -25,7 +23,6 @@ export interface Failure {
 }
 
 export interface ToolTurn {
-  /** Arguments of the tool call. */
   readonly input: unknown;
   /** Text of the answer that follows the tool's result. */
   readonly text: string;
@@ -38,9 +35,7 @@ export interface Client {
   stream(ask: Ask): Promise<string>;
   /** Offers the tool `weather`, answers the model's call with `toolResult`, and asks again. */
   tools(ask: Ask): Promise<ToolTurn>;
-  /** Returns one vector per text. */
   embed?(ask: Omit<Ask, 'text'>, texts: readonly string[]): Promise<readonly (readonly number[])[]>;
-  /** Returns the ids of the listed models. */
   models?(target: Target): Promise<readonly string[]>;
   /** Describes an error that `chat` or `stream` threw. */
   failure(error: unknown): Failure;

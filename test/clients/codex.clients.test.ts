@@ -58,7 +58,6 @@ const outputsOf = ({ events }: CodexRun) =>
   );
 const usageOf = ({ events }: CodexRun) => events.findLast(({ usage }) => usage !== undefined)?.usage;
 
-/** Returns the number of tokens recorded for acme, over all models. */
 const recorded = async (): Promise<number> => {
   const usage = await admin.call('GET', '/usage?organisation=acme');
   return usage.totalTokens;

@@ -13,7 +13,6 @@ import { cached } from './cache.ts';
 
 const program = cached('npm/node_modules/@openai/codex/bin/codex.js');
 
-/** Time-out in ms after which a hanging run is killed. */
 const runMs = 120_000;
 
 export interface CodexSettings {
@@ -51,7 +50,6 @@ export interface CodexRun {
 }
 
 export interface Codex {
-  /** Working folder of the runs. */
   readonly cwd: string;
   run(settings: CodexSettings, ...args: readonly string[]): Promise<CodexRun>;
   close(): Promise<void>;

@@ -32,7 +32,6 @@ export interface Manners {
   /** Header in which the library sends the key. It also tells which version of the API the library uses. */
   readonly keyIn: 'x-api-key' | 'authorization';
   readonly version: '2023-06-01' | '2026-10-21';
-  /** Error class for each type of refusal. */
   readonly errors: Readonly<Record<TrappedType | 'early end', string>>;
   /**
    * Number of requests that a call sends if the refusal persists. Defaults to 3 if the refusal may be retried, and to 1
@@ -80,7 +79,6 @@ export function renewed(older: Manners): Manners {
 let clock: TestClock;
 let at: MessagesFleet;
 
-/** Starts the fleet that all tests of a file share. */
 export function useMessagesFleet(): () => MessagesFleet {
   beforeAll(async () => {
     clock = takeClock();

@@ -14,7 +14,6 @@ export interface Ask extends Target {
   readonly image?: string;
   /** Offers the tool `weather` with this tool choice. */
   readonly tools?: 'auto' | 'any' | 'named' | 'none';
-  /** Disables parallel tool calls. */
   readonly oneCall?: true;
   readonly maxTokens?: number;
   readonly stop?: readonly string[];
@@ -58,7 +57,6 @@ export interface MessagesClient {
    */
   converse(ask: Ask): Promise<ToolTurns>;
   countTokens?(ask: Ask): Promise<number>;
-  /** Returns the ids of the listed models. */
   models?(target: Target): Promise<readonly string[]>;
   failure(error: unknown): Failure;
 }

@@ -133,7 +133,6 @@ interface Front {
   close(): Promise<void>;
 }
 
-/** Returns an example of a refusal of this type. */
 function refusalOf(type: RefusalType): Refusal {
   const cause = causeNames.find((name) => causes[name].type === type) ?? 'fault';
   return new Refusal(cause, 'Refused here.');

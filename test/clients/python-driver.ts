@@ -11,7 +11,6 @@ import { type Client, type Failure, type ToolTurn, toolResult, weather } from '.
 
 const script = fileURLToPath(new URL('./python/drive.py', import.meta.url));
 
-/** An error that the Python library threw. */
 class PythonFailure extends Error {
   override readonly name = 'PythonFailure';
   readonly failure: Failure;
@@ -29,13 +28,11 @@ export interface PythonLibrary {
   readonly environment: string;
   /** Features of the library besides chats. */
   readonly has?: readonly ('embed' | 'models')[];
-  /** Fields added to every request. */
   readonly more?: object;
 }
 
 type Reply = { readonly value: unknown } | { readonly failure: Failure & { readonly message: string } };
 
-/** A Python library that runs in a process of its own. */
 export interface PythonProcess {
   /** Calls the module's function `what`. Rejects with the library's error. */
   order<T>(what: string, parts: object): Promise<T>;
@@ -44,7 +41,6 @@ export interface PythonProcess {
 
 const running: (() => Promise<void>)[] = [];
 
-/** Ends all Python processes of the test file. */
 export async function stopPython(): Promise<void> {
   await Promise.all(running.splice(0).map((stop) => stop()));
 }

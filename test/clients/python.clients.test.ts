@@ -6,7 +6,6 @@ import { afterAll } from 'vitest';
 import { type Manners, openaiErrors, proveClient, useClientFleet } from './claims.ts';
 import { type PythonLibrary, pythonClient, stopPython } from './python-driver.ts';
 
-/** Behaviour of the current official library. */
 const official: Manners = {
   errors: {
     ...openaiErrors,

@@ -12,7 +12,6 @@ const part = (content: string): string => event({ delta: { content }, finish_rea
 const parts = `${part('进入 ')}${part('✅ é')}`;
 const stop = event({ delta: {}, finish_reason: 'stop' });
 
-/** Streams that contain `oddText`. */
 export const oddStreams: Readonly<Record<string, string>> = {
   'with events of other names and usage without choices': `${head}${parts}${stop}${event(null, { usage })}data: [DONE]\n\n`,
   'with CRLF and a byte order mark': `\ufeff${parts}${stop}data: [DONE]\n\n`.replaceAll('\n', '\r\n'),

@@ -6,7 +6,6 @@ import { type Ask, type Client, type Failure, toolResult, weather } from './clie
 import type { Target } from './client-fleet.ts';
 
 export interface VercelPackages {
-  /** Module URLs to import. */
   readonly ai: string;
   readonly provider: string;
   readonly kind: 'openai-compatible' | 'openai.chat' | 'openai' | 'open-responses';

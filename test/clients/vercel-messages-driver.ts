@@ -14,7 +14,6 @@ import {
 import { vercelFailure } from './vercel-driver.ts';
 
 export interface VercelMessagesPackages {
-  /** Module URLs to import. */
   readonly ai: string;
   readonly provider: string;
 }

@@ -30,7 +30,6 @@ export function paths({ sightings }: Wire): string[] {
   return sightings.map(({ method, path }) => `${method} ${path.replace('?beta=true', '')}`);
 }
 
-/** Returns the times between successive requests, in ms. */
 export function pauses({ sightings }: Wire): number[] {
   return sightings.slice(1).map(({ atMs }, index) => atMs - (sightings[index]?.atMs ?? 0));
 }

@@ -45,14 +45,11 @@ const chooser = (within: Pick<Page, 'getByRole'>, label = 'Organisation') =>
 const fieldOf = (name: string): string => `document.querySelector('input[type=hidden][name=${name}]').value`;
 
 interface Case {
-  /** Path of the page with the chooser. */
   readonly path: string;
   readonly open?: () => Promise<unknown>;
   readonly label: string;
-  /** Text to type into the chooser. */
   readonly text: string;
   readonly option: RegExp;
-  /** Expected choice. */
   readonly chosen: string;
   readonly value: () => string;
 }

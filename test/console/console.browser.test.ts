@@ -21,7 +21,6 @@ const withPage = (view: View, work: (page: Page, watched: WatchedPage) => Promis
 const asOperator = (page: Page, at?: string): Promise<void> => dev.asOperator(page, at);
 const asMember = (page: Page, person: string, at?: string): Promise<void> => dev.asMember(page, person, at);
 
-/** Creates a key on the page and returns its value. */
 async function createKey(page: Page, name: string): Promise<string> {
   await button(page, 'Create key').click();
   await page.getByLabel('Expiry').selectOption({ label: '30 days' });

@@ -38,7 +38,6 @@ export async function readRecords(
   return records;
 }
 
-/** Rejects if the promise does not settle promptly. */
 export async function promptly<Value>(promise: Promise<Value>, what: string): Promise<Value> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {

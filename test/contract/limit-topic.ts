@@ -11,7 +11,6 @@ import { until } from '../support/until.ts';
 export interface LimitTopicRig {
   /** Opens another client of the same new topic. */
   open(): Promise<TimedLog>;
-  /** Replaces the topic with an empty one. */
   replace(): Promise<void>;
   dispose(): Promise<void>;
 }

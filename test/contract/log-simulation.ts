@@ -77,7 +77,6 @@ class Simulation implements SimulationResult {
   readonly #turns: (() => void)[] = [];
   readonly #issued: Issued[] = [];
   readonly #forged = new Set<string>();
-  /** Percentage of appends that suffer a fault. */
   readonly #faultPercent: number;
   #running = true;
   #truth = emptyHead();
@@ -213,7 +212,6 @@ class Simulation implements SimulationResult {
     this.#topic.add(value, this.#signers.length > 0 ? (this.#pick(signers)?.sign(value) ?? null) : null);
   }
 
-  /** Returns the current end of the chain. */
   #head(): Head {
     for (const record of this.#topic.read(
       this.#headOffset,

@@ -26,7 +26,6 @@ export interface SignerLog {
   readonly chain: readonly string[];
   /** Public keys that may sign the next record. */
   readonly signers: readonly string[];
-  /** Number of records of each kind. */
   readonly kinds: Readonly<Record<string, number>>;
 }
 

@@ -182,7 +182,6 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** Sends a request with an unknown key to a gateway. */
 const refused = (ordinal: number): Promise<string> =>
   ask(
     'elsewhere',

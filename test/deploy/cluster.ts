@@ -12,7 +12,6 @@ import {
   selects,
 } from './rendered-chart.ts';
 
-/** Options of gateways and control planes. */
 interface ProcessOptions {
   readonly bind: string;
   readonly port: number;

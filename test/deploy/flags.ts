@@ -49,7 +49,6 @@ export function checkFlags(
     register(program);
     const command = program.commands.find((one) => one.name() === kind);
     if (!command) throw new Error(`${kind} is not registered`);
-    // Parses the words without running the command.
     command.exitOverride().configureOutput({ writeErr: () => undefined });
     command.action(() => undefined);
     program.parse(['node', 'headgate', kind, ...words]);

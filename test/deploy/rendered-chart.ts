@@ -130,7 +130,6 @@ export interface PodSpec {
   readonly volumes?: readonly (Named & { readonly secret?: { readonly secretName: string } })[];
 }
 export type Labels = Readonly<Record<string, string>>;
-/** Peer of a NetworkPolicy. */
 export interface Peer {
   readonly podSelector?: { readonly matchLabels?: Labels };
   readonly namespaceSelector?: { readonly matchLabels?: Labels };

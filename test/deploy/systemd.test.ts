@@ -13,7 +13,6 @@ const folder = resolve(import.meta.dirname, '../../deploy/systemd');
 const units = readdirSync(folder).filter((name) => name.endsWith('.service'));
 const dir = folderOfFile('units');
 
-/** Returns the values of each directive in the unit, in order. */
 function directivesOf(name: string): ReadonlyMap<string, readonly string[]> {
   const found = new Map<string, string[]>();
   for (const [, key = '', value = ''] of readFileSync(join(folder, name), 'utf8').matchAll(/^(\w+)=(.*)$/gm))

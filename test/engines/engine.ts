@@ -14,12 +14,10 @@ export interface Engine {
   readonly finishesOnSigterm: boolean;
   /** Reasons for the claims that this engine cannot fulfil, keyed by the claim's name. */
   readonly skips: Readonly<Record<string, string>>;
-  /** Starts the servers in the folder and waits until they are ready. */
   start(dir: string): Promise<RunningEngine>;
 }
 
 export interface RunningEngine {
-  /** URL of the chat server. */
   readonly url: string;
   /** URL of the embedding server, if there is a separate one. */
   readonly embeddingUrl: string | undefined;

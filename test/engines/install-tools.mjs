@@ -39,7 +39,6 @@ export function python312() {
   return join(run('pyenv', ['root']).trim(), 'versions', version.trim(), 'bin/python3.12');
 }
 
-/** Returns the folder for packages of the virtual environment. */
 export function sitePackages(venv) {
   const script = 'import sysconfig; print(sysconfig.get_paths()["purelib"])';
   return run(join(venv, 'bin/python'), ['-c', script]).trim();

@@ -64,7 +64,6 @@ export class ServerProcess {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  /** Starts the server and waits until it is ready. */
   async start(): Promise<void> {
     const { command, args, env, dir, name, readyPath, startTimeoutMs } = this.#plan;
     const log = join(dir, `${name}.log`);

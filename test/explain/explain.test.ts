@@ -39,7 +39,6 @@ const cli = (...argv: string[]): Promise<CliRun> => cliWith(argv, {});
 const keyOf = (organisation: string): string => keys[organisation] ?? '';
 
 let made = 0;
-/** Creates an organisation with a tier of its own. */
 async function newcomer(limits: object): Promise<{ id: string; key: string; tier: string }> {
   const tier = `Tier-${++made}`;
   const id = `newcomer-${made}`;

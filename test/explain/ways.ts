@@ -16,7 +16,6 @@ import { stackHost, stacks } from '../support/spec-fleet.ts';
 export interface Scene {
   readonly admin: DevAdmin;
   readonly port: number;
-  /** API keys by organisation. */
   readonly keys: Readonly<Record<string, string>>;
   cli(...argv: string[]): Promise<CliRun>;
   /** Waits until the gateway enforces the latest commit. */
@@ -102,7 +101,6 @@ export async function explained(answer: Pick<Answer, 'status' | 'fields' | 'cont
   return found;
 }
 
-/** Types of refusals seen so far. */
 export const seen = new Set<RefusalType>();
 export function refused(answer: Answer, type: RefusalType): void {
   expect(JSON.parse(answer.content).error?.type, answer.content).toBe(type);
@@ -114,7 +112,6 @@ export function refused(answer: Answer, type: RefusalType): void {
 export const refusedStep = ({ steps }: Explanation): string | undefined =>
   steps.find(({ result, step }) => result === 'refused' && step !== 'own nodes')?.step;
 
-/** Returns the event that the decisive step names. */
 export const becauseOf = ({ steps, decisive }: Explanation) =>
   steps.find(({ step }) => step === decisive)?.because;
 
@@ -246,7 +243,6 @@ const served: readonly (readonly [name: string, step: string, way: Way, change: 
   ['a public list', 'listing', chat, { method: 'GET', path: '/v1/models', key: null }],
 ];
 
-/** Registers one test for each row of the tables. */
 export function proveWays(): void {
   describe('a refusal that the state causes is explained by its event, and the first command ends it:', () => {
     test.each(turned)('$type', async ({ type, way, event, arrange, more }) => {

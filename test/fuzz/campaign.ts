@@ -11,7 +11,6 @@ export type Note = (input: string | Uint8Array) => void;
 export interface RunningTarget {
   /** Number of cases that the target runs at the same time. */
   readonly workers: number;
-  /** Tries one case and returns its faults. */
   tryCase(draw: Draw, note: Note): Promise<readonly string[]>;
   /** Faults that belong to no single case, such as a process that ended or a secret in a log. */
   faults(): readonly string[];
@@ -19,7 +18,6 @@ export interface RunningTarget {
   warmedUp(): Promise<void>;
   /** Called once after the last case. No further `faults` may appear afterwards. */
   settle(): Promise<void>;
-  /** Figures that the summary prints. */
   figures?(): Readonly<Record<string, number>>;
   close(): Promise<void>;
 }

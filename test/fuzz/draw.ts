@@ -54,7 +54,6 @@ export class Draw {
     this.#draw = source;
   }
 
-  /** Returns true with this probability. */
   chance(probability: number): boolean {
     return this.#fraction() >= 1 - probability;
   }
@@ -77,7 +76,6 @@ export class Draw {
     return values[this.below(values.length)] as Value;
   }
 
-  /** Draws one of the choices according to its weight. */
   weighted<Value>(choices: readonly (readonly [weight: number, value: Value])[]): Value {
     let left = this.#fraction() * choices.reduce((sum, [weight]) => sum + weight, 0);
     const chosen = choices.find(([weight]) => {

@@ -13,7 +13,6 @@ export interface Address {
 /** The bytes that a client sends and how it leaves: after its last byte, or with a reset or close after `endAfter` pieces. */
 export interface Delivery {
   readonly pieces: readonly Buffer[];
-  /** Pause between pieces, in ms. */
   readonly pauseMs: number;
   readonly end: 'half-close' | 'reset' | 'destroy' | 'wait';
   /** Number of pieces to send before the reset or close. */

@@ -94,7 +94,6 @@ export class FuzzFleet extends ProcessFleet {
     await super.close();
   }
 
-  /** Returns the current value of one of the gateway's gauges. */
   gauge(name: string): Promise<number> {
     return metric(this.gateway.started, name);
   }

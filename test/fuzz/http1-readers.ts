@@ -203,7 +203,6 @@ export async function requestsOfNode(pieces: readonly Buffer[]): Promise<ReadByt
   return read;
 }
 
-/** Reads an answer with a client of `node:http`. */
 export async function answerOfNode(pieces: readonly Buffer[]): Promise<ReadBytes> {
   const wire = new Wire();
   const read: ReadBytes = { messages: [], fault: undefined };

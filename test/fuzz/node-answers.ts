@@ -75,7 +75,6 @@ function choiceOf(draw: Draw, delta: Json, finish: Json): Json {
   };
 }
 
-/** Draws the data of the stream's events. */
 function events(draw: Draw, wanted: Wanted): string[] {
   const chunks: Json[] = [chunk(wanted, [choiceOf(draw, { role: 'assistant', content: '' }, null)])];
   chunks.push(...draw.list(draw.skewed(12), () => chunk(wanted, [choiceOf(draw, words(draw), null)])));
@@ -103,7 +102,6 @@ function hugeEvent(draw: Draw, wanted: Wanted): string {
   return JSON.stringify(chunk(wanted, [choiceOf(draw, { content: text }, null)]));
 }
 
-/** Returns the text of the whole stream. */
 function stream(content: Draw, draw: Draw, wanted: Wanted): string {
   const end = draw.weighted([
     [12, '\n'],
@@ -126,7 +124,6 @@ function stream(content: Draw, draw: Draw, wanted: Wanted): string {
   return `${draw.chance(0.02) ? '\ufeff' : ''}${lines.join('')}`;
 }
 
-/** Draws the body of an answer that is not streamed. */
 function whole(draw: Draw, { operation, model }: Wanted): string {
   const message = { role: 'assistant', ...(words(draw) as object) };
   const finish = draw.chance(0.85) ? 'stop' : draw.pick(finishes);

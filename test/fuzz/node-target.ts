@@ -17,7 +17,6 @@ import { drawNodePlan, nodeSecret } from './node-answers.ts';
 const gauges = ['headgate_limiter_in_flight_units', 'headgate_streams_open'] as const;
 const restMs = 20_000;
 
-/** Models and bodies for the operations other than chat. */
 const asked: { readonly [Kind in InferenceKind]?: { readonly model: string; body(prompt: string): object } } =
   {
     embeddings: { model: 'echo-embed', body: (input) => ({ input }) },
@@ -100,7 +99,6 @@ class NodeTarget extends FleetTarget {
     const model = asked[operation]?.model ?? 'echo-small';
     const plan = drawNodePlan(draw, { operation, stream, model });
     const usage = stream && operation === 'chat' && draw.chance(0.5);
-    // Some clients disconnect before or during their answer.
     const leavesMs = draw.chance(0.12) ? draw.skewed(300) : undefined;
     const described = {
       leavesMs,

@@ -128,7 +128,6 @@ function topicOf(frame: Buffer): string {
 export class Door {
   readonly held: (() => void)[] = [];
   readonly passages = new Set<Passage>();
-  /** Number of appends seen, by topic. */
   readonly appends = new Map<string, number>();
   /** Decides what happens to each append from now on. */
   onAppend: (topic: string) => Fate = () => 'pass';
@@ -174,7 +173,6 @@ export class Door {
     if (wasShut) for (const passage of [...this.passages]) passage.end();
   }
 
-  /** Forwards all held appends to the broker. */
   release(): void {
     for (const release of this.held.splice(0)) release();
   }

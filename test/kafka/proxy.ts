@@ -9,11 +9,8 @@ export interface TestProxy {
   readonly port: number;
   /** Sets what happens to responses: they pass, are dropped, or wait until this is set to `pass` again. */
   answers(mode: 'pass' | 'drop' | 'hold'): void;
-  /** Returns the number of bytes sent to the broker so far. */
   sentBytes(): number;
-  /** Returns the number of responses that are waiting. */
   heldAnswers(): number;
-  /** Closes every open connection. */
   cut(): void;
   /** Closes current and new connections of matching clients until `heal` is called. Matches all clients by default. */
   sever(concerns?: (clientId: string) => boolean): void;

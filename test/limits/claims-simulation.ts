@@ -188,8 +188,6 @@ export class Simulation {
     });
   }
 
-  // --- Gateways
-
   #start(gateway: Gateway): void {
     if (gateway.up) return;
     gateway.life++;
@@ -341,8 +339,6 @@ export class Simulation {
     });
   }
 
-  // --- Requests
-
   #limitOf(gateway: Gateway): Limit {
     const window =
       this.#plan.kind === 'concurrency'
@@ -425,8 +421,6 @@ export class Simulation {
       }),
     );
   }
-
-  // --- Faults
 
   #strike(gateway: Gateway, fault: Fault): void {
     const dice = this.#dice;

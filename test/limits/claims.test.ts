@@ -19,7 +19,6 @@ function outcomes(plan: Omit<Plan, 'seed'>) {
   }));
 }
 
-/** Returns the share of all requests that were wrongly refused. */
 function falsePart(all: ReturnType<typeof outcomes>): number {
   const requests = all.reduce((total, { refused, admitted }) => total + refused + admitted, 0);
   return all.reduce((total, { refusedFalsely }) => total + refusedFalsely, 0) / requests;

@@ -33,7 +33,6 @@ export class ClockFleet extends LimitedFleet {
     return join(this.dir, `${name}-off-ms`);
   }
 
-  /** Starts a control plane whose clock can be changed. */
   async setPlane(): Promise<DevAdmin> {
     this.setOff(0, 'set-plane');
     return this.admin(await this.startPlane('set-plane', { env: this.#clockOf('set-plane') }));

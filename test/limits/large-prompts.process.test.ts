@@ -122,7 +122,6 @@ interface Asked {
 }
 
 let prompts = 0;
-/** Sends a prompt of this many bytes and resolves with its outcome. */
 async function ask(organisation: string, model: string, bytes: number): Promise<Asked> {
   const beganMs = performance.now();
   // Each prompt begins with its own number, so that no two share a prefix.

@@ -101,7 +101,6 @@ function memoryMiB({ process }: Listener, field: 'VmRSS' | 'VmHWM'): number {
   return Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(status)?.[1]) / 1024;
 }
 
-/** Returns the growth of peak resident memory during the run, in MiB. */
 async function grownMiB(listener: Listener, run: () => Promise<void>): Promise<number> {
   writeFileSync(`/proc/${listener.process.child.pid}/clear_refs`, '5');
   const before = memoryMiB(listener, 'VmRSS');
@@ -109,7 +108,6 @@ async function grownMiB(listener: Listener, run: () => Promise<void>): Promise<n
   return memoryMiB(listener, 'VmHWM') - before;
 }
 
-/** Returns the longest turn of the event loop since the last call, in ms. */
 async function longestTurnMs({ process: { child, turns = '' } }: Listener): Promise<number> {
   rmSync(turns, { force: true });
   child.kill('SIGUSR2');
@@ -117,7 +115,6 @@ async function longestTurnMs({ process: { child, turns = '' } }: Listener): Prom
   return Number(readFileSync(turns, 'utf8'));
 }
 
-/** Sends a complete body and returns the answer. */
 async function answerTo(listener: Listener, body: string, target?: string): Promise<string> {
   const peer = await RawPeer.open(listener.endpoint);
   await peer.send(head(listener, body.length, target) + body);

@@ -17,7 +17,6 @@ export interface Replica {
   readonly metrics: string;
 }
 
-/** A CLI command that runs as a process of its own. */
 export class CliProcess {
   readonly child: ChildProcess;
   stdout = '';
@@ -38,7 +37,6 @@ export class CliProcess {
     this.#ended = once(this.child, 'close');
   }
 
-  /** Resolves with the command's exit code once it has ended. */
   async exitCode(): Promise<number | null> {
     await this.#ended;
     return this.child.exitCode;

@@ -19,7 +19,6 @@ afterEach(() => fleet.close());
 const start = (drainDelay: string, drainTimeout: string): Promise<Plane> =>
   fleet.startPlane('cp', { flags: ['--drain-delay', drainDelay, '--drain-timeout', drainTimeout] });
 
-/** Sends a request whose body is not complete yet. */
 async function halfSent(
   replica: Replica,
   body: string,

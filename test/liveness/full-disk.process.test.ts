@@ -45,7 +45,6 @@ afterEach(async () => {
 
 const at = (log: string, data: string): More => ({ flags: ['--log', `sqlite:${log}`, '--data', data] });
 
-/** Fills the disk until only `left` bytes are free. */
 function fill(left: number): void {
   const { bavail, bsize } = statfsSync(disk);
   try {

@@ -10,7 +10,6 @@ import { type Mutation, mutate } from './mutations.ts';
 
 export interface SuiteOutcome {
   readonly passed: number;
-  /** Names of the failed tests. */
   readonly failed: readonly string[];
   /** Errors that occurred outside of tests, such as a source file that cannot be loaded. */
   readonly errors: readonly string[];

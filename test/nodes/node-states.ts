@@ -18,7 +18,6 @@ export async function eventsFrom(admin: DevAdmin, from: number): Promise<readonl
   return (await admin.call('GET', `/events?from=${from}`)).items as ListedEvent[];
 }
 
-/** Whether the gateway lists the model as available. */
 export async function lists(api: string, model: string): Promise<boolean> {
   const { data } = (await (await fetch(`${api}/models`)).json()) as { data: { id: string }[] };
   return data.some(({ id }) => id === model);

@@ -143,7 +143,6 @@ async function run(
 const position = ({ admin }: Plane): Promise<number> => admin.position();
 const cpuSeconds = (replica: Plane): Promise<number> => metric(replica, 'process_cpu_seconds_total');
 
-/** Registers the nodes and returns a token for each. */
 async function register({ admin }: Plane, nodes: readonly string[]): Promise<Map<string, string>> {
   await admin.apply({
     version: 1,

@@ -64,7 +64,6 @@ async function listen(listener: RequestListener): Promise<string> {
   return `http://127.0.0.1:${port}`;
 }
 
-/** Starts a listener that is not a gateway. */
 const foreign = (answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> =>
   listen((request, response) => {
     seen.push(request);

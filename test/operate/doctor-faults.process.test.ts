@@ -1,4 +1,4 @@
-/** Makes each check of `doctor` find a real fault: in the machine, the log, processes or the state. */
+/** Makes each check of `doctor` find a real fault in the machine, the log, the processes or the state. */
 import { execFileSync, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -63,7 +63,7 @@ const doctorOf = ({ ready }: Plane, ...more: string[]): Promise<CliRun> =>
     env: { HEADGATE_ADMIN: ready.admin, HEADGATE_TOKEN: operatorToken },
   });
 
-/** Findings as `CODE level object`. */
+/** Returns the findings of `doctor`, each as `CODE level object`. */
 const findings = async (of = plane): Promise<string[]> => faultsIn((await doctorOf(of, '-o', 'json')).out);
 
 const found = (finding: string, of?: Plane) =>
@@ -91,7 +91,7 @@ test('without a gateway doctor warns that nobody is served, and with one a singl
 });
 
 test('HG2007: the history cannot be opened; killed processes are found later', async () => {
-  // A folder is in the place of the history file.
+  // Puts a folder in place of the history file.
   mkdirSync(join(fleet.dir, 'cp-2', 'history.db'), { recursive: true });
   const second = await startPlane('cp-2');
   const isFound = found('HG2007 warn', second);
@@ -228,7 +228,7 @@ describe('doctor finds a fault of a node or gateway:', () => {
   });
 });
 
-/** Sends reports as a process of another build, of another log or with damaged rows does. */
+/** Sends the reports that a process of another build, on another log or with damaged rows would send. */
 describe('doctor finds a fault that other processes report:', () => {
   const ghost = { v: 1, incarnation: randomUUID(), applied: 1, digest: 'd', freshSeconds: 1 } as const;
   let n = 0;
@@ -268,7 +268,7 @@ describe('doctor finds a fault that other processes report:', () => {
     ['HG3004 fail cp-ghost', { ...planeReport, log: 'another-log' }],
     ['HG3005 fail cp-ghost', { ...planeReport, halted: 'an event of a later version' }],
   ] as const)('%s', async (finding, more) => {
-    // Reports repeatedly, because reports read soon after the replica's start do not count for clock checks.
+    // Reports repeatedly, because reports that are read soon after the replica's start are not used to check clocks.
     await until(async () => {
       await report(more);
       return (await findings()).includes(finding);
@@ -278,13 +278,13 @@ describe('doctor finds a fault that other processes report:', () => {
 
 describe('doctor finds a fault of the machine:', () => {
   interface PreOptions {
-    /** A shell command that sets a limit. */
+    /** A shell command that sets a limit on the process. */
     readonly limit?: string;
     readonly env?: Readonly<Record<string, string>>;
     readonly program?: string;
   }
   const own = { HEADGATE_ADMIN: '', HEADGATE_TOKEN: '' };
-  /** Runs the command itself, without a control plane. */
+  /** Runs the `doctor` command without a control plane. */
   const pre = (
     { limit = '', env = {}, program = binary }: PreOptions,
     ...more: string[]
@@ -333,7 +333,7 @@ describe('doctor finds a fault of the machine:', () => {
     expect(levelsIn(await pre({}, '--ports', String(port)))).toMatchObject({ HG1008: 'ok' });
   });
 
-  // This machine has only one Node version and one time, so the process is given others.
+  // Gives the process another Node version and another time, because this machine has only one of each.
   test('HG1001 and HG1007: Node is too old, or no longer maintained', async () => {
     const NODE_OPTIONS = `--import=${planted}`;
     const old = await pre({ env: { NODE_OPTIONS, HEADGATE_TEST_NODE: '18.20.8' } });
@@ -361,7 +361,7 @@ describe('doctor finds a fault of the machine:', () => {
 });
 
 describe('doctor finds a fault of nodes:', () => {
-  // Uses force, because the gateway that only reported does not say which requests it served.
+  // Uses force, because the gateway that only reported its status does not say which requests it has served.
   const stack = 'stk-load-me-1';
   test('HG5003 and HG5004: a node’s agent never came, or its engine cannot load an installed model', async () => {
     await admin.call('PUT', '/models/echo-large?force=true', { family: 'echo', weight: 1 });
@@ -387,7 +387,8 @@ describe('doctor finds a fault of nodes:', () => {
     expect(await findings()).not.toContain('HG5003 fail loader');
   });
 
-  // Real failures within seconds do not count, because a node must stay up for a while. An earlier replica's records do.
+  // The test cannot cause real failures, because a node must stay up for a while between two of them. So it appends the
+  // records of an earlier replica.
   test('HG5002: a node went down and up', async () => {
     const owner = 'cp-before';
     const health = (up: boolean): StoredEvent => {
@@ -418,7 +419,7 @@ describe('doctor finds a fault of listeners:', () => {
     const made = ['req', '-x509', '-newkey', 'ed25519', '-nodes', '-days', '5', ...subject];
     execFileSync('openssl', [...made, '-keyout', key, '-out', cert], { stdio: 'ignore' });
     const tls = ['--tls-cert', cert, '--tls-key', key];
-    // To this process, every disk appears to have half a gigabyte left.
+    // Makes every disk appear to have half a gigabyte left.
     const disk = {
       NODE_OPTIONS: `--import=${planted} --import=${faulty}`,
       HEADGATE_TEST_DISK: String(2 ** 29),
@@ -436,7 +437,7 @@ describe('doctor finds a fault of listeners:', () => {
       `${code} ${level} ${object}`.trim(),
     );
     expect(levels, run.stderr).toEqual(expect.arrayContaining(['HG8001 warn admin', 'HG2008 fail']));
-    // Makes each proof an hour old when it is requested.
+    // From now on, each proof is an hour old when it is requested.
     writeFileSync(join(fleet.dir, 'fault.clock'), '');
     const stale = await fleet.cli(['doctor', '--only', 'log', '-o', 'json'], env);
     expect(checksIn(stale.stdout), stale.stderr).toContainEqual(
@@ -458,7 +459,7 @@ describe('doctor finds a fault of the log or of a control plane’s file:', () =
       return rows > 0;
     }, waitMs);
     await plane.end('SIGTERM');
-    // Some rows may already be in the files of their days.
+    // Changes the day files too, because some rows may already have been moved there.
     for (const each of [
       path,
       ...dayNamesIn(join(fleet.dir, 'cp')).map((name) => join(fleet.dir, 'cp', name)),
@@ -467,7 +468,7 @@ describe('doctor finds a fault of the log or of a control plane’s file:', () =
       usage.exec('DELETE FROM request WHERE id IN (SELECT max(id) FROM request)');
       usage.close();
     }
-    // The process does not recognise this address as local, although it is.
+    // This loopback address is written in a form that the process does not recognise as local.
     plane = await fleet.serve<Plane['ready']>('control-plane', 'cp', ['--bind', '::ffff:127.0.0.1']);
     admin = fleet.admin(plane);
     await found('HG7001 fail acme');
@@ -498,7 +499,7 @@ describe('doctor finds a fault of the log or of a control plane’s file:', () =
 
   test('HG2002 and HG4006: an event has a later version', async () => {
     await append([{ type: 'moon.landed', v: 1, critical: true, data: {} }]);
-    // Each run waits ten seconds for a log that no fold follows any more.
+    // Runs `doctor` rarely, because each run waits ten seconds for a log that no fold follows any more.
     let run = await doctor('-o', 'json');
     const areFound = () =>
       ['HG2002 fail', 'HG4006 fail gw'].every((each) => faultsIn(run.out).includes(each));

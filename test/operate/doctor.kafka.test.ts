@@ -1,5 +1,5 @@
 /**
- * The checks of `doctor` about brokers, made to fail by real brokers: a topic with changed settings, a single broker, a
+ * Makes the checks of `doctor` about brokers fail with real brokers: a topic with changed settings, a single broker, a
  * missing broker, and a replica without a signing key.
  */
 import { execFileSync } from 'node:child_process';
@@ -28,7 +28,7 @@ beforeAll(async () => {
   const [key, publicKey] = [join(fleet.dir, 'key.pem'), join(fleet.dir, 'key.pub')];
   execFileSync('openssl', ['genpkey', '-algorithm', 'ed25519', '-out', key]);
   execFileSync('openssl', ['pkey', '-in', key, '-pubout', '-out', publicKey]);
-  // This replica's log is not signed yet. Its brokers answer as those of an old release do.
+  // When this replica starts, the log is not signed yet. Its brokers appear to be of an old release.
   const env = { NODE_OPTIONS: `--import=${planted}`, HEADGATE_TEST_FETCH: '12' };
   unsigned = await fleet.serve('control-plane', 'cp-unsigned', [], env);
   plane = await fleet.serve('control-plane', 'cp', ['--allow-unsigned'], { HEADGATE_SIGNING_KEY: key });

@@ -1,6 +1,6 @@
 /**
- * Runs every CLI command with `--dry-run`: it writes no file, prints no working link, and changes nothing. The commands come
- * from the program's own help examples, so new ones are covered automatically.
+ * Runs every CLI command with `--dry-run`. No command may write a file, print a working link or change anything. The commands
+ * come from the program's own help examples, so new ones are covered automatically.
  */
 
 import { generateKeyPairSync } from 'node:crypto';
@@ -71,7 +71,6 @@ const cli = (argv: readonly string[]) =>
     },
   });
 
-/** Examples at the top of a command's help. */
 function examplesOf(command: Command): string[] {
   let text = '';
   const write = (piece: string): void => {
@@ -89,7 +88,7 @@ const program = await buildProgram(testIo({}).io);
 const commands = allOf(program).filter((command) => command.name() !== 'help');
 const lines = [...new Set(commands.flatMap(examplesOf))];
 
-/** Splits a line into words as a shell does, without its redirection. */
+/** Splits a line into words as a shell does, and leaves out its redirection. */
 function wordsOf(line: string): string[] {
   const words = (line.split(' > ')[0] ?? '').match(/"[^"]*"|'[^']*'|\S+/g) ?? [];
   const given = words.map((word) => word.replaceAll(/["']/g, '')).map((word) => names[word] ?? word);
@@ -98,7 +97,7 @@ function wordsOf(line: string): string[] {
     : given;
 }
 
-/** Every file below a folder, with its size and modification time. */
+/** Returns every file below a folder, with its size and modification time. */
 function filesIn(folder: string): string[] {
   return readdirSync(folder, { recursive: true, withFileTypes: true })
     .map((entry) => ({ path: join(entry.parentPath, entry.name), isFile: entry.isFile() }))
@@ -106,23 +105,23 @@ function filesIn(folder: string): string[] {
     .sort();
 }
 
-/** Examples that fail in this fleet, with their exit code. All others exit with 0. */
+/** Exit codes of the examples that fail in this fleet. All other examples exit with 0. */
 const refused: Readonly<Record<string, number>> = {
-  // It names the command that shows whether a backup is usable.
+  // This example fails, and its error names the command that shows whether a backup is usable.
   'backup /backup/headgate --data /var/lib/headgate/cp-1': 2,
   // This fleet has no state from ten minutes ago.
   'diff --from 18000 --to 10m': 3,
-  // This fleet releases no change.
+  // No change is being released in this fleet.
   'change show 17': 3,
   'change advance 17 --in-wave 1': 3,
   'change withdraw 17': 3,
   'explain --request req_…': 3,
   'gateway verify': 2,
-  // The object to create exists already, or the object to remove is in use or does not exist.
+  // These examples create an object that already exists, or remove one that is in use or does not exist.
   'model delete echo-large --yes': 6,
-  // The node is the last one for its models.
+  // This node is the last one that serves its models.
   'node drain pool-1': 6,
-  // Without recorded requests, the effect lists the rows that differ.
+  // Without recorded requests, the effect can only list the rows that differ.
   'tier set Starter --models echo-large --effect': 1,
   'node register pool-1 --place pool --url http://10.0.0.5:8000 --dialect vllm': 6,
   'org create acme --name Acme --tier Platinum': 6,
@@ -131,7 +130,7 @@ const refused: Readonly<Record<string, number>> = {
   'tier delete Starter --yes': 6,
 };
 
-/** Commands that would not end or that contact another machine. */
+/** Whether the command would not end or would contact another machine. */
 const left = (line: string): boolean =>
   /^(?:events tail$|requests tail\b)/.test(line) || line.includes('kafka://');
 
@@ -154,7 +153,7 @@ test.each(lines.filter((line) => !left(line)))('headgate %s changes nothing in a
       ...more,
     ]);
     expect([code, err]).toEqual([refused[line] ?? 0, expect.any(String)]);
-    // The output contains neither a link's ticket nor a new key or token.
+    // The output must not contain a link's ticket, a new key or a new token.
     expect(out).not.toMatch(/#[\w.-]{20,}|\bhg[a-z]{0,4}_[\w-]{16,}/);
   }
   expect({

@@ -45,7 +45,6 @@ async function round(): Promise<void> {
     await Promise.all(Array.from({ length: 8 }, (_, at) => ask(n + at)));
 }
 
-/** Returns the number of bytes in the main thread's old space. */
 async function oldBytes(): Promise<number> {
   const text = await (await fetch(`${gateway.ready.metrics}/metrics`)).text();
   const value = /^nodejs_heap_space_size_used_bytes\{space="old".*\} (\S+)$/m.exec(text)?.[1];

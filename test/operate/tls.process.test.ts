@@ -74,7 +74,6 @@ interface Answer {
   readonly name: string;
 }
 
-/** Sends one request on a new connection. */
 async function ask(url: string, options: RequestOptions = {}, body = ''): Promise<Answer> {
   const response = await new Promise<IncomingMessage>((resolve, reject) => {
     request(url, { ...options, ca, agent: false }, resolve)

@@ -24,7 +24,6 @@ interface Read {
   readonly signers: readonly string[];
 }
 
-/** Cuts the records into batches of random sizes. */
 function* batches(seed: number, records: readonly LogRecord[]): Generator<readonly LogRecord[]> {
   const random = seededRandom(seed);
   for (let start = 0; start < records.length; ) {

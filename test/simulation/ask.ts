@@ -1,4 +1,4 @@
-/** One HTTP request to a listener of the fleet. */
+/** Sends HTTP requests to listeners of the simulated fleet. */
 import { Agent, type IncomingHttpHeaders, request } from 'node:http';
 
 export interface Ask {
@@ -6,9 +6,9 @@ export interface Ask {
   readonly path: string;
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sent as JSON. */
+  /** Body of the request, which is sent as JSON. */
   readonly body?: unknown;
-  /** Called for the first byte of the body. Returns whether to abandon the request. */
+  /** Called when the body's first byte arrives. Returns true to abandon the request. */
   readonly onBegin?: () => boolean;
 }
 
@@ -18,7 +18,9 @@ export interface Answer {
   readonly text: string;
 }
 
-/** Resolves to undefined if the connection ends before the whole answer has arrived. */
+/**
+ * Sends a request and resolves with its answer, or with undefined if the connection ends before the whole answer has arrived.
+ */
 export function ask({ port, path, method, headers = {}, body, onBegin }: Ask): Promise<Answer | undefined> {
   const text = body === undefined ? undefined : JSON.stringify(body);
   return new Promise((resolve) => {

@@ -1,4 +1,7 @@
-/** Clients that send random requests to random gateways, with valid, revoked and invented keys, to hosts that are theirs or not. */
+/**
+ * Simulated clients that send random requests to random gateways: with valid, revoked and invented keys, to hosts that belong
+ * to their organisation or not.
+ */
 import { type Answer, ask } from './ask.ts';
 import { type Fleet, type Member, sharedHost, stackDomain } from './fleet.ts';
 import type { Operators } from './operators.ts';
@@ -6,16 +9,15 @@ import type { ClientRequest } from './oracle.ts';
 import type { Scheduler } from './scheduler.ts';
 import { models, stacks } from './world.ts';
 
-/** A request with its answer. */
 export interface Exchange {
   readonly request: ClientRequest;
-  /** Text of the prompt, which no other request has. */
+  /** Text of the prompt. No other request has the same text. */
   readonly prompt: string;
   readonly gateway: Member;
   readonly beganMs: number;
-  /** When the whole answer had arrived, or the connection was lost. */
+  /** Time at which the whole answer had arrived or the connection was lost, in ms. */
   readonly endedMs: number;
-  /** Undefined if the connection was lost before the answer was whole. */
+  /** The answer, or undefined if the connection was lost before all of it arrived. */
   readonly answer: Answer | undefined;
 }
 
@@ -45,7 +47,7 @@ export class Clients {
     this.#isStopped = true;
   }
 
-  /** One client, which sends a request every `everyMs` on average. */
+  /** Runs one client, which sends a request every `everyMs` on average. */
   async run(everyMs: number): Promise<void> {
     while (!this.#isStopped) {
       await this.#scheduler.sleep(-Math.log(1 - this.#scheduler.random()) * everyMs);

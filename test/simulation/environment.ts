@@ -1,7 +1,7 @@
 /**
- * Replaces what the product takes from Node.js and what would make a run depend on more than its seed: clocks, timers,
- * randomness, disk access in the background, and message channels between threads. Install it before the product is loaded,
- * because some modules keep the functions that they import.
+ * Replaces the parts of Node.js that would make a run depend on more than its seed: clocks, timers, randomness, disk access
+ * in the background, and message channels between threads. Must be installed before the product is loaded, because some
+ * modules keep the functions that they import.
  */
 import crypto from 'node:crypto';
 import { EventEmitter } from 'node:events';
@@ -25,7 +25,7 @@ export function installEnvironment(scheduler: Scheduler): void {
   syncBuiltinESMExports();
 }
 
-/** Assigns without the types of Node.js, whose overloads no replacement has. */
+/** Assigns members without checking their types, because the replacements lack the overloads of Node.js. */
 function replace(target: object, members: object): void {
   for (const [name, value] of Object.entries(members))
     Object.defineProperty(target, name, { value, writable: true, configurable: true });
@@ -34,7 +34,7 @@ function replace(target: object, members: object): void {
 function replaceClocks(scheduler: Scheduler): void {
   const RealDate = Date;
   replace(Date, { now: () => scheduler.wallMs() });
-  // A proxy, so that all dates stay instances of the one class.
+  // Uses a proxy, so that all dates are still instances of one class.
   const SimulatedDate = new Proxy(RealDate, {
     construct: (target, args, newTarget) =>
       Reflect.construct(target, args.length === 0 ? [scheduler.wallMs()] : args, newTarget),
@@ -84,7 +84,7 @@ class Timer {
     this.#event = undefined;
     return this;
   }
-  /** Begins again, for the process that asks. */
+  /** Restarts the timer. From now on it belongs to the process that called this. */
   refresh(): this {
     this.close();
     this.#begin(this.#scheduler.current);
@@ -112,7 +112,7 @@ function replaceTimers(scheduler: Scheduler): void {
   const clear = (timer: unknown): void => {
     if (timer instanceof Timer) timer.close();
   };
-  /** Runs after the events that are already due, as after the sockets and timers of this turn. */
+  /** Runs the callback after the events that are already due, as Node does after the sockets and timers of a turn. */
   const setImmediate = (run: Callback, ...args: unknown[]) =>
     Object.assign(
       scheduler.after(0, () => run(...args)),
@@ -161,12 +161,12 @@ function replaceRandomness(scheduler: Scheduler): void {
   replace(crypto, { randomBytes, randomUUID, randomFillSync: fill });
 }
 
-/** Time that one access to the disk takes, in ms. */
+/** Shortest and longest time that one access to the disk takes, in ms. */
 const diskMs = [0.02, 1] as const;
 
 function replaceDisk(scheduler: Scheduler): void {
   const sync = fs as unknown as Record<string, (...args: never[]) => unknown>;
-  /** Runs the access after the time that a disk takes, unless the process is killed meanwhile. */
+  /** Carries out the access after the time that a disk would take, unless the process is killed meanwhile. */
   const later = async <Result>(access: () => Result): Promise<Result> => {
     await scheduler.sleep(scheduler.between(...diskMs));
     return access();
@@ -188,7 +188,7 @@ function replaceDisk(scheduler: Scheduler): void {
   ]);
   replace(fsPromises, {
     ...Object.fromEntries(calls),
-    // Node.js also reads modules with it.
+    // Node.js itself uses this function to read modules before the simulation runs.
     readFile: (path: unknown, ...options: never[]) =>
       scheduler.isRunning
         ? later(() => fs.readFileSync(path as string, ...options))
@@ -227,7 +227,10 @@ function* readPieces(path: string, start: number, end: number | undefined): Gene
   for (let at = 0; at < bytes.length; at += pieceBytes) yield bytes.subarray(at, at + pieceBytes);
 }
 
-/** One end of a channel between two parts of a process. Messages are copied, arrive in order, and wait for a listener. */
+/**
+ * One end of a channel between two parts of a process. Messages are copied, arrive in order, and wait until there is a
+ * listener.
+ */
 class Port extends EventEmitter {
   other: Port | undefined;
   readonly #scheduler: Scheduler;
@@ -270,7 +273,7 @@ class Port extends EventEmitter {
     });
   }
 
-  /** In the order of the calls. */
+  /** Runs the calls in their order, each after a short random time. */
   #later(run: () => void): void {
     this.#lastMs = Math.max(this.#lastMs, this.#scheduler.nowMs + this.#scheduler.between(0.01, 0.3));
     this.#scheduler.at(this.#lastMs, run);
@@ -293,10 +296,10 @@ function replaceChannels(scheduler: Scheduler): void {
   });
 }
 
-/** Gives each process its own connections of undici, which keeps them in one object. */
+/** Gives each process its own connections, because undici keeps the connections of all processes in one global object. */
 function separateDispatchers(scheduler: Scheduler): void {
   const require = createRequire(import.meta.url);
-  // Without a timeout for connecting, because undici counts that by one timer for all processes.
+  // Disables the connect time-out, because undici measures it with one timer for all processes.
   const dispatcher = perProcess(() => new (require('undici').Agent)({ connect: { timeout: 0 } }));
   Object.defineProperty(globalThis, Symbol.for('undici.globalDispatcher.1'), {
     get: () => (scheduler.isRunning ? dispatcher() : {}),

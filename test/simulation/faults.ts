@@ -1,4 +1,7 @@
-/** Faults that happen while the fleet is used. Each seed has some kinds of faults, so that runs differ more than by chance. */
+/**
+ * Causes faults while the fleet is in use. Each seed selects some kinds of faults, so that runs differ in more than the times
+ * of their faults.
+ */
 import type { Fleet, Member } from './fleet.ts';
 import type { Journal } from './journal.ts';
 import type { Referee } from './referee.ts';
@@ -7,7 +10,7 @@ import type { Scheduler } from './scheduler.ts';
 const appendFaults = ['lost', 'duplicated', 'delayed', 'ack-lost', 'refused'] as const;
 
 export class Faults {
-  /** Number of faults of each kind. */
+  /** Number of faults so far, by kind. */
   readonly counts: Record<string, number> = {};
   readonly #scheduler: Scheduler;
   readonly #fleet: Fleet;
@@ -15,10 +18,10 @@ export class Faults {
   readonly #journal: Journal;
   readonly #kinds: readonly string[];
   readonly #endMs: number;
-  /** Faults that have not ended. */
+  /** Faults that have not ended yet. */
   #running: Promise<void>[] = [];
 
-  /** All faults end by `endMs`. */
+  /** Selects the kinds of faults. All faults will have ended by `endMs`. */
   constructor(scheduler: Scheduler, fleet: Fleet, referee: Referee, journal: Journal, endMs: number) {
     this.#endMs = endMs;
     this.#scheduler = scheduler;
@@ -30,7 +33,7 @@ export class Faults {
     );
   }
 
-  /** Resolves once all faults have ended and every process runs. */
+  /** Causes faults and resolves once all of them have ended and every process is running. */
   async run(): Promise<void> {
     while (this.#kinds.length > 0) {
       await this.#scheduler.sleep(this.#scheduler.between(500, 15_000));
@@ -42,7 +45,7 @@ export class Faults {
     await Promise.all(this.#running);
   }
 
-  /** Lasts for a random time, and not beyond the last fault. */
+  /** Waits for a random time, but at most until all faults must have ended. */
   async #last(minMs: number, maxMs: number): Promise<void> {
     const leftMs = Math.max(0, this.#endMs - this.#scheduler.nowMs);
     await this.#scheduler.sleep(Math.min(leftMs, this.#scheduler.between(minMs, maxMs)));

@@ -1,4 +1,6 @@
-/** The machines of a fleet: control planes, gateways and inference servers, each with its ports, its data and its settings. */
+/**
+ * The machines of a simulated fleet: control planes, gateways and inference servers, each with its ports, data and settings.
+ */
 import { cpSync, existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
@@ -14,7 +16,7 @@ import type { Network } from './network.ts';
 import { Machine, type Scheduler } from './scheduler.ts';
 import { Brokers } from './simulated-log.ts';
 import type { NodePlan } from './world.ts';
-// Loaded here, because a module that loads while events run would take a time that no seed decides.
+// Loads this module in advance, because loading it while events run would take a time that does not depend on the seed.
 import '../../control-plane/history/history-thread.ts';
 import '../../data-plane/body-worker/worker.ts';
 import '../../data-plane/usage/open-usage-worker.ts';
@@ -25,12 +27,11 @@ const gatewayToken = 'gateway-token-of-the-simulation-1';
 export const stackDomain = 'stacks.test';
 export const sharedHost = 'api.test';
 
-/** Closes a running process cleanly. */
 type Close = () => Promise<void>;
 
 export class Member extends Machine {
   readonly port: number;
-  /** Number of starts, and of folders with its data. */
+  /** Number of starts so far. Each start has a data folder of its own. */
   starts = 0;
   close: Close | undefined;
   readonly start: (member: Member, dataDir: string, logger: Logger) => Promise<Close>;
@@ -46,7 +47,7 @@ export interface FleetOptions {
   readonly scheduler: Scheduler;
   readonly network: Network;
   readonly journal: Journal;
-  /** Folder of all data. */
+  /** Folder that contains the data of all machines. */
   readonly folder: string;
   readonly gateways: number;
   readonly nodes: NodePlan;
@@ -86,7 +87,10 @@ export class Fleet {
     return `http://127.0.0.1:${this.nodes.find(({ name }) => name === id)?.port}`;
   }
 
-  /** Starts a process on the data that its machine has, again if it fails, as a supervisor does. Resolves once it is ready. */
+  /**
+   * Starts a process on its machine's data, and tries again if it fails, as a supervisor does. Resolves once the process is
+   * ready.
+   */
   async boot(member: Member): Promise<void> {
     while (!(await this.#start(member))) await this.#options.scheduler.sleep(2000);
   }
@@ -96,7 +100,7 @@ export class Fleet {
     const dataDir = join(folder, member.name, String(++member.starts));
     const before = join(folder, member.name, String(member.starts - 1));
     mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-    // What a killed process had open stays open, so the next one works on a copy of its files.
+    // Files that a killed process had open cannot be closed, so the next process works on copies of them.
     if (existsSync(before)) cpSync(before, dataDir, { recursive: true });
     journal.note(member.name, 'start');
     return new Promise((resolve) => {
@@ -115,7 +119,7 @@ export class Fleet {
     });
   }
 
-  /** Ends a process at once, as `kill -9` does. */
+  /** Ends a process immediately, as `kill -9` does. */
   kill(member: Member): void {
     this.#options.journal.note(member.name, 'killed');
     this.#end(member);
@@ -128,7 +132,7 @@ export class Fleet {
     this.#options.network.ended(member.process);
   }
 
-  /** Ends a process as a signal to stop does. */
+  /** Stops a process cleanly, as SIGTERM does. */
   stop(member: Member): Promise<void> {
     const { scheduler, journal } = this.#options;
     const { close, process } = member;
@@ -175,7 +179,7 @@ async function startOneGateway(
   return started.close;
 }
 
-/** An inference server that tells which prompts it answers. */
+/** An inference server that reports which prompts it answers. */
 class ServingNode extends SimNode {
   onPrompt: (prompt: string) => void = () => undefined;
 

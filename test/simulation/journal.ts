@@ -1,12 +1,14 @@
-/** The log of a run: one line per event, with its time and who it concerns. Two runs of a seed give the same bytes. */
+/**
+ * The journal of a run: one line per event, with its time and the machine that it concerns. Two runs of one seed write the
+ * same bytes.
+ */
 import { createHash } from 'node:crypto';
 import type { Scheduler } from './scheduler.ts';
 
-/** Lines that are kept for a report. */
+/** Number of lines kept for a report. */
 const keptLines = 2000;
 
 export class Journal {
-  /** The latest lines. */
   readonly latest: string[] = [];
   readonly #scheduler: Scheduler;
   readonly #digest = createHash('sha256');
@@ -25,12 +27,12 @@ export class Journal {
     if (this.latest.length > 2 * keptLines) this.latest.splice(0, keptLines);
   }
 
-  /** Notes a log line of the product. */
+  /** Writes a log line of the product to the journal. */
   log(who: string, line: string): void {
     this.note(who, `log ${line.trimEnd()}`);
   }
 
-  /** SHA-256 of all lines. */
+  /** Returns the SHA-256 of all lines. */
   digest(): string {
     return this.#digest.copy().digest('hex');
   }

@@ -3,8 +3,8 @@
  *
  *     npm run simulate -- --seed N [--minutes M] [--seeds COUNT] [--log FILE]
  *
- * Prints a line per seed, and exits with 1 after a seed with a violation. Such a seed's last events are printed too.
- * `--log` writes every event of the run. Each further seed runs in a process of its own, so that none depends on another.
+ * Prints one line per seed. After a violation, prints the run's last events too and exits with 1. `--log` writes all events
+ * of the run to a file. If there are several seeds, each runs in a process of its own, so that no run depends on another.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
@@ -27,16 +27,16 @@ const { seed, seeds, minutes, log } = {
   ...{ seed: Number(values.seed), seeds: Number(values.seeds) },
   ...{ minutes: Number(values.minutes), log: values.log },
 };
-/** Lines of the journal that are printed after a violation. */
+/** Number of journal lines to print after a violation. */
 const printedLines = 60;
-// The environment replaces both.
+// Keeps the real function, because the simulation replaces `process.exit`.
 const exit = process.exit.bind(process);
 const cpuSeconds = (): number => {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1e6;
 };
 
-/** Runs each seed in a process of its own. Returns how many had violations. */
+/** Runs each seed in a process of its own and returns the number of seeds with violations. */
 function runSeeds(): number {
   let failed = 0;
   for (let next = seed; next < seed + seeds; next++) {

@@ -1,7 +1,7 @@
 /**
- * A network in memory. Listeners and connections of `node:net` and `node:http` use it once it is installed, so both planes,
- * agents, inference servers and clients speak to each other through their own HTTP code. Bytes of one direction arrive in
- * order, each piece after a random time. If a process ends, its connections are reset.
+ * An in-memory network. Once it is installed, listeners and connections of `node:net` and `node:http` use it, so control
+ * planes, gateways, agents, inference servers and clients talk to each other through their own HTTP code. The bytes of one
+ * direction arrive in order, each piece after a random time. When a process ends, its connections are reset.
  */
 import http from 'node:http';
 import { syncBuiltinESMExports } from 'node:module';
@@ -10,10 +10,10 @@ import { Duplex } from 'node:stream';
 import { perProcess } from '../../shared/runtime/per-process.ts';
 import type { Machine, Scheduler, SimulatedProcess } from './scheduler.ts';
 
-/** Time that a piece takes, in ms. */
+/** Shortest and longest time that a piece of data takes, in ms. */
 const delayMs = [0.05, 1] as const;
 
-/** Each process has an agent of its own, because an agent keeps the connections that it made. */
+/** An HTTP agent. Each simulated process has its own, because an agent keeps its connections. */
 interface RequestAgent extends http.Agent {
   addRequest(...args: unknown[]): void;
 }
@@ -28,7 +28,7 @@ export class Network {
     this.#scheduler = scheduler;
   }
 
-  /** Replaces the network of this process. */
+  /** Replaces the network functions of Node.js in this process. */
   install(): void {
     const network = this;
     net.Server.prototype.listen = function (this: net.Server, ...args: unknown[]) {
@@ -78,7 +78,7 @@ export class Network {
     Object.assign(server, {
       close,
       address: () => ({ address: '127.0.0.1', port, family: 'IPv4' }),
-      // Node checks its connections by a clock that is not simulated.
+      // Turns off Node's own check of idle connections, because its clock is not simulated.
       connectionsCheckingInterval: 2 ** 31 - 1,
     });
     Object.defineProperty(server, 'listening', {
@@ -98,7 +98,8 @@ export class Network {
     const scheduler = this.#scheduler;
     const socket = new Socket(this, scheduler, scheduler.current);
     if (typeof options === 'object' && options.onread) readInto(socket, options.onread);
-    // An agent's callback is for connections that are made later; this one exists at once.
+    // Leaves out the callback of an HTTP agent, which is meant for connections that are made later. This connection exists at
+    // once.
     if (onConnect && onConnect.length === 0) socket.once('connect', onConnect);
     this.#sockets.add(socket);
     scheduler.after(scheduler.between(...delayMs), () => this.#open(socket, port));
@@ -141,7 +142,7 @@ export class Network {
   }
 }
 
-/** Reads into the caller's buffer, as `net.connect` does with `onread`. */
+/** Delivers the data into the caller's buffer, as `net.connect` does with its option `onread`. */
 function readInto(socket: Socket, { buffer, callback }: net.OnReadOpts): void {
   const into = (typeof buffer === 'function' ? buffer() : buffer) as Buffer;
   socket.on('data', (bytes: Buffer) => {
@@ -153,7 +154,7 @@ function readInto(socket: Socket, { buffer, callback }: net.OnReadOpts): void {
   });
 }
 
-/** One end of a connection. Node's HTTP code accepts it, because it is a duplex stream with the methods of a socket. */
+/** One end of a connection. Node's HTTP code accepts it as a socket, because it is a duplex stream with the same methods. */
 class Socket extends Duplex {
   peer: Socket | undefined;
   connecting = true;
@@ -165,7 +166,7 @@ class Socket extends Duplex {
   readonly server: net.Server | undefined;
   readonly #network: Network;
   readonly #scheduler: Scheduler;
-  /** What is written before the connection is open. */
+  /** Writes that wait until the connection is open. */
   #early: (() => void)[] = [];
   #lastMs = 0;
   #idle: NodeJS.Timeout | undefined;
@@ -232,7 +233,7 @@ class Socket extends Duplex {
     this.push(bytes);
   }
 
-  /** Delivers to the other end, in the order of the calls, unless its process has ended. */
+  /** Delivers something to the other end of the connection, in the order of the calls, unless the process there has ended. */
   #send(deliver: (peer: Socket) => void): void {
     const { peer } = this;
     if (peer === undefined) return;

@@ -1,4 +1,7 @@
-/** Operators of a fleet, who send random commands to random control planes and repeat those without an answer. */
+/**
+ * Simulated operators of a fleet. They send random commands to random control planes, and repeat commands that are not
+ * answered.
+ */
 import { type OperationName, operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
 import { type Answer, ask } from './ask.ts';
 import { type Fleet, operatorToken } from './fleet.ts';
@@ -6,7 +9,6 @@ import type { Journal } from './journal.ts';
 import type { Scheduler } from './scheduler.ts';
 import { models, organisations, stacks, tiers } from './world.ts';
 
-/** A key that an operator has created. */
 export interface KnownKey {
   readonly id: string;
   readonly value: string;
@@ -16,7 +18,7 @@ export interface KnownKey {
 export interface CommandOutcome {
   readonly id: string;
   readonly name: OperationName;
-  /** Whether it was acknowledged, refused, or neither is known. */
+  /** Whether the command was acknowledged or refused, or `unknown` if neither is certain. */
   readonly outcome: 'done' | 'refused' | 'unknown';
 }
 
@@ -25,7 +27,7 @@ const attemptsMax = 4;
 export class Operators {
   readonly keys: KnownKey[] = [];
   readonly commands: CommandOutcome[] = [];
-  /** Called when all gateways have confirmed a position. */
+  /** Called when all gateways have confirmed a position of the log. */
   onConfirmed: (position: number) => void = () => undefined;
   readonly #scheduler: Scheduler;
   readonly #fleet: Fleet;
@@ -38,7 +40,7 @@ export class Operators {
     this.#journal = journal;
   }
 
-  /** Sends one command, again with the same id while its outcome is unknown. */
+  /** Sends one command, and repeats it with the same id while its outcome is unknown. */
   async command(name: OperationName, input: object): Promise<Answer | undefined> {
     const id = `command-${++this.#sent}`;
     const { path, rest } = resolvePath(name, input);
@@ -69,7 +71,7 @@ export class Operators {
     if (value !== undefined) this.keys.push({ id, value, organisation });
   }
 
-  /** Revokes a key, and waits until all gateways have confirmed it. */
+  /** Revokes a key and waits until all gateways have confirmed the revocation. */
   async revokeKey(): Promise<void> {
     const key = this.#scheduler.pick(this.keys);
     if (key === undefined || (await this.command('key.revoke', { id: key.id })) === undefined) return;

@@ -1,6 +1,6 @@
 /**
- * What the service must answer, by the sentences of the specification. The oracle folds the commits of the control log into
- * plain maps and shares no code with the product's fold, look-ups and decisions.
+ * Determines what the service must answer according to the specification. The oracle folds the commits of the control log
+ * into plain maps, and shares no code with the product's fold, look-ups and decisions.
  */
 import { createHash } from 'node:crypto';
 
@@ -20,7 +20,7 @@ interface Node {
   readonly loaded: readonly string[];
 }
 
-/** State after one commit. */
+/** The state of the fleet after one commit. */
 class State {
   readonly tiers = new Map<string, Tier>();
   readonly models = new Map<string, { readonly weight: number }>();
@@ -31,10 +31,10 @@ class State {
   >();
   readonly revoked = new Set<string>();
   readonly stacks = new Map<string, { readonly organisation: string; readonly surface: string }>();
-  /** Models installed in the pool and on stacks, as `pool MODEL` and `STACK MODEL`. */
+  /** Models installed in the pool or on a stack, as `pool MODEL` or `STACK MODEL`. */
   readonly installed = new Set<string>();
   readonly nodes = new Map<string, Node>();
-  /** Ids of this commit's command and of its events. */
+  /** Id of the command that made this commit. */
   command = '';
 
   next(): State {
@@ -46,7 +46,7 @@ class State {
     return next;
   }
 
-  /** Nodes of a place that serve the model now. */
+  /** Returns the nodes of a place that currently serve the model. */
   serving(place: string, model: string): string[] {
     const isOwn = place.startsWith('organisation:');
     if (!isOwn && !this.installed.has(`${place.replace('stack:', '')} ${model}`)) return [];
@@ -175,19 +175,19 @@ class State {
 
 /** A request as its client sent it. */
 export interface ClientRequest {
-  /** Stack that the host names; undefined for the shared host. */
+  /** Stack that the host names, or undefined for the shared host. */
   readonly stack: string | undefined;
   readonly key: string | undefined;
   readonly model: string;
 }
 
-/** An answer that the specification allows: a refusal, or an answer of one of these nodes. */
+/** What the specification allows as the answer: a certain refusal, or an answer from one of these nodes. */
 export type Allowed = { readonly refusal: string } | { readonly nodes: readonly string[] };
 
 export class Oracle {
-  /** States by position. The first is empty. */
+  /** States by position of the log. The first one is empty. */
   readonly states: State[] = [new State()];
-  /** Time at which each position was on the log. */
+  /** Time at which each position appeared on the log, in ms. */
   readonly timesMs: number[] = [0];
   #log: string | undefined;
   #hash = '0'.repeat(64);
@@ -196,7 +196,7 @@ export class Oracle {
     return this.states.length - 1;
   }
 
-  /** Folds a record of the control log if it continues the chain. Returns whether it does. */
+  /** Folds a record of the control log if it continues the chain. Returns whether it did. */
   fold(value: Buffer, nowMs: number): boolean {
     const commit = JSON.parse(value.toString());
     const isNext = commit.seq === this.states.length && commit.prev === this.#hash;
@@ -211,7 +211,7 @@ export class Oracle {
     return true;
   }
 
-  /** Last position that was on the log at this time. */
+  /** Returns the last position that was on the log at this time. */
   positionAt(ms: number): number {
     let position = this.end;
     while (position > 0 && (this.timesMs[position] as number) > ms) position--;
@@ -220,27 +220,27 @@ export class Oracle {
 }
 
 /**
- * The answer of a state to a request, without limits. `nowMs` is the gateway's wall clock. An empty list of nodes never
- * occurs: without nodes there is a refusal.
+ * Returns what the state allows as the answer to a request, apart from limits. `nowMs` is the gateway's wall clock. The list
+ * of nodes is never empty, because a request without nodes is refused.
  */
 export function answerOf(state: State, { stack, key, model }: ClientRequest, nowMs: number): Allowed {
   const hash = key === undefined ? '' : createHash('sha256').update(key).digest('hex');
   const owner = state.keys.get(hash);
-  // Authentication, 8.
+  // Specification, Authentication 8.
   if (owner === undefined || state.revoked.has(owner.id) || owner.expiresMs <= nowMs)
     return { refusal: 'Unauthorized' };
   const { organisation } = owner;
   const { tier: tierId = null, isSuspended = true } = state.organisations.get(organisation) ?? {};
   const tier = tierId === null ? undefined : state.tiers.get(tierId);
-  // Errors, condition 4: an organisation without entitlement.
+  // Specification, Errors 4: the organisation has no entitlement.
   if (tier === undefined || isSuspended) return { refusal: 'ModelNotInPlanError' };
   if (stack !== undefined) {
-    // Errors, condition 6: both causes look the same.
+    // Specification, Errors 6: a stack of another organisation and a stack that does not serve look the same.
     const nodes =
       state.stacks.get(stack)?.organisation === organisation ? state.serving(`stack:${stack}`, model) : [];
     return nodes.length > 0 ? { nodes } : { refusal: 'TargetNotServingError' };
   }
-  // Routing algorithm, 1 to 3.
+  // Specification, Routing algorithm 1 to 3.
   const own = state.serving(`organisation:${organisation}`, model);
   if (own.length > 0) return { nodes: own };
   if (!state.installed.has(`pool ${model}`)) {
@@ -254,7 +254,7 @@ export function answerOf(state: State, { stack, key, model }: ClientRequest, now
   return pool.length > 0 ? { nodes: pool } : { refusal: 'InferenceUnavailableError' };
 }
 
-/** Tier of the key's organisation in a state; undefined if the key does not count there. */
+/** Returns the tier of the organisation that owns the key, or undefined if the key is not valid in this state. */
 export function tierOf(
   state: State,
   key: string | undefined,

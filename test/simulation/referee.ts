@@ -1,6 +1,6 @@
 /**
- * Checks what the fleet does: every answer against the oracle, every record on the log, and at the end what must hold once
- * all faults are over. A violation ends the run.
+ * Checks what the simulated fleet does: every answer against the oracle, every record on the log, and at the end what must
+ * hold once all faults are over. A violation ends the run.
  */
 import { controlTopic } from '../../schemas/events/commit.ts';
 import { statusTopic } from '../../schemas/records/status.ts';
@@ -12,12 +12,15 @@ import type { CommandOutcome } from './operators.ts';
 import { type Allowed, answerOf, Oracle, tierOf } from './oracle.ts';
 import type { Scheduler } from './scheduler.ts';
 
-/** A gateway accepts no key once its last proof of freshness is this old. */
+/** Age of a gateway's last proof of freshness, in ms, from which it must not accept keys. */
 const fencedAfterMs = 45_000;
-/** Time for which a node's trouble may cause refusals: it has to be noticed, and its return is damped. */
+/**
+ * Time for which a node's trouble may cause refusals, in ms. The trouble must first be noticed, and the node's return is
+ * delayed on purpose.
+ */
 const troubleMs = 60_000;
 
-/** A kill may lose the usage rows of this time before it, in ms. */
+/** Time before a kill whose usage rows the kill may lose, in ms. */
 const rowLossMs = 30;
 
 export class Violation extends Error {
@@ -36,17 +39,20 @@ export class Referee {
   readonly counts = { answers: 0, completed: 0, refused: 0, lost: 0, commits: 0, skipped: 0 };
   readonly #scheduler: Scheduler;
   readonly #journal: Journal;
-  /** Lowest position that each gateway process can be at, from its earlier answers. */
+  /** Lowest position of the log that each gateway process may be at, according to its earlier answers. */
   readonly #floors = new WeakMap<object, number>();
-  /** Position that all gateways have confirmed, and when the operator learned of it. */
+  /** Positions that all gateways have confirmed, and the times at which the operator learned of it. */
   #confirmed: { readonly position: number; readonly atMs: number }[] = [];
-  /** Troubles of each machine, such as being down or cut off: how many last, and when the latest one ended. */
+  /**
+   * Troubles of each machine, such as being down or cut off: the number that still last, and the time at which the latest one
+   * ended.
+   */
   readonly #troubles = new Map<string, { lasting: number; endedMs: number }>();
   readonly #kills: { readonly machine: string; readonly atMs: number }[] = [];
-  /** Latest report of each process. */
+  /** Latest status report of each process. */
   readonly #reports = new Map<string, { readonly applied: number; readonly digest: string }>();
   readonly #digests = new Map<string, { readonly digest: string; readonly by: string }>();
-  /** Node that answered each prompt. */
+  /** Name of the node that answered each prompt. */
   readonly #servedBy = new Map<string, string>();
   readonly #rows = new Map<string, UsageRow>();
   readonly #completed = new Map<string, { readonly gateway: string; readonly endedMs: number }>();
@@ -99,7 +105,7 @@ export class Referee {
     else if (topic === usageTopic) this.#onUsage(JSON.parse(value.toString()));
   }
 
-  /** I1: at the same position, all processes have the same digest. */
+  /** Checks invariant I1: all processes at the same position have the same digest. */
   #onStatus(report: { name: string; applied: number; digest: string; foldVersion: number }): void {
     this.#reports.set(report.name, report);
     const at = `${report.applied} in version ${report.foldVersion}`;
@@ -109,7 +115,7 @@ export class Referee {
       this.fail('I1', `digests of ${report.name} and ${found.by} differ at position ${at}`);
   }
 
-  /** I8: no request is counted twice. A publisher may repeat a row, with its number. */
+  /** Checks invariant I8: no request is counted twice. A publisher may repeat a row with the same number. */
   #onUsage(rows: readonly UsageRow[]): void {
     for (const row of rows) {
       const found = this.#rows.get(row.requestId);
@@ -151,7 +157,7 @@ export class Referee {
     );
   }
 
-  /** Lowest position at which a request that began at this time may be decided. */
+  /** Returns the lowest position by which a request that began at this time may be decided. */
   #from(process: object, beganMs: number): number {
     const fresh = this.oracle.positionAt(beganMs - fencedAfterMs);
     const confirmed = this.#confirmed.filter(({ atMs }) => atMs < beganMs).map(({ position }) => position);
@@ -172,14 +178,14 @@ export class Referee {
     if ('refusal' in allowed) {
       if (allowed.refusal === refusal) return true;
     } else if (refusal === undefined) return node !== undefined && allowed.nodes.includes(node);
-    // A gateway that cannot reach the log, or has just started, cannot prove its state and accepts no key.
+    // A gateway that cannot reach the log, or has just started, cannot prove its state and so accepts no key.
     const cannotProve = refusal === 'InferenceUnavailableError' && this.#hadTrouble(gateway.name, since);
     if (cannotProve) return true;
-    // A node may fail before the log says so.
+    // A node may fail before the log says that it is down.
     const failed = request.stack === undefined ? 'InferenceUnavailableError' : 'TargetNotServingError';
     if ('nodes' in allowed && refusal === failed)
       return allowed.nodes.some((id) => this.#hadTrouble(id, since));
-    // Limits come before the route, so any entitled organisation may meet its own.
+    // Limits are checked before routing, so a request of any entitled organisation may reach its limits first.
     const limit = tierOf(state, request.key)?.tier;
     const isEntitled = !('refusal' in allowed) || !/^(Unauthorized|ModelNotInPlan)/.test(allowed.refusal);
     if (limit === undefined || !(isEntitled || allowed.refusal === 'ModelNotInPlanError')) return false;
@@ -187,7 +193,10 @@ export class Referee {
     return refusal === 'InferenceConcurrencyLimitedError' && Number.isFinite(limit.concurrency);
   }
 
-  /** Checks what must hold once all faults are over and the fleet has had time. `running` are the processes that report. */
+  /**
+   * Checks what must hold once all faults are over and the fleet has had some time. `running` contains the processes that
+   * report.
+   */
   atEnd(commands: readonly CommandOutcome[], running: readonly string[]): void {
     for (const name of running) {
       const applied = this.#reports.get(name)?.applied;
@@ -200,14 +209,14 @@ export class Referee {
         this.fail('I8', `${requestId} was answered by ${gateway} at ${endedMs} ms, but has no usage row`);
   }
 
-  /** Whether a kill may have lost the row of a request that was answered at this time. */
+  /** Whether a kill may have lost the usage row of a request that was answered at this time. */
   #mayBeLost(gateway: string, endedMs: number): boolean {
     return this.#kills.some(
       ({ machine, atMs }) => machine === gateway && atMs >= endedMs && atMs - endedMs < rowLossMs,
     );
   }
 
-  /** I5: an acknowledged command is in the chain once, a refused one never. */
+  /** Checks invariant I5: an acknowledged command is in the chain once, and a refused command never. */
   #checkCommands(commands: readonly CommandOutcome[]): void {
     const times = new Map<string, number>();
     for (const { command } of this.oracle.states) times.set(command, (times.get(command) ?? 0) + 1);

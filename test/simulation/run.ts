@@ -1,4 +1,4 @@
-/** One run: the fleet starts, clients and operators use it, faults happen, and at the end everything must agree. */
+/** Simulates one run: the fleet starts, clients and operators use it, faults happen, and at the end everything must agree. */
 import { Clients } from './clients.ts';
 import { Faults } from './faults.ts';
 import { Fleet, type Member } from './fleet.ts';
@@ -22,9 +22,9 @@ export interface RunResult {
   readonly counts: object;
 }
 
-/** Time without faults at the end, within which everything must converge. */
+/** Time at the end of a run without faults, in ms. Everything must converge within this time. */
 const calmMs = 30_000;
-/** Time without requests at the end, within which all usage must be published. */
+/** Time at the end of a run without requests, in ms. All usage must be published within this time. */
 const quietMs = 5000;
 
 export async function simulate({ minutes, ...options }: RunOptions): Promise<RunResult> {

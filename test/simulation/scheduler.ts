@@ -1,14 +1,14 @@
 /**
- * Simulated time. Every timer, delivery and disk access of the fleet is an event of one process, and events run one at a
- * time, each until nothing is left to do without waiting. So a run depends on its seed alone, and a process can be killed
+ * Simulated time. Every timer, delivery and disk access of the fleet is an event of one process. Events run one at a time,
+ * each until there is nothing left to do without waiting. So a run depends only on its seed, and a process can be killed
  * between any two events.
  */
 import { processScope } from '../../shared/runtime/per-process.ts';
 import { type Random, seededRandom } from '../support/random.ts';
 
-/** Simulated runs begin at 2026-11-21T00:00:00Z. */
+/** Wall-clock time at which simulated runs begin: 21 November 2026, 00:00 UTC. */
 const beginMs = Date.UTC(2026, 10, 21);
-/** Value of `performance.now()` at the beginning, because some code takes 0 for "never". */
+/** Value of `performance.now()` at the beginning of a run. It is not 0, because some code takes 0 to mean "never". */
 const monotonicBeginMs = 60_000;
 
 const nextTurn = setImmediate;
@@ -16,11 +16,11 @@ const nextTurn = setImmediate;
 /** One machine of the fleet. It may run several processes, one after another. */
 export class Machine {
   readonly name: string;
-  /** The running process, or the last one. */
+  /** The process that is running on the machine, or the last one that did. */
   process: SimulatedProcess | undefined;
-  /** Wall clock minus simulated time, in ms. */
+  /** How far the machine's wall clock is ahead of simulated time, in ms. */
   wallAheadMs = 0;
-  /** Rate of the monotonic clock. 1.001 gains a millisecond per second. */
+  /** Rate of the machine's monotonic clock. At 1.001 it gains a millisecond per second. */
   clockRate = 1;
 
   constructor(name: string) {
@@ -32,13 +32,13 @@ export class Machine {
   }
 }
 
-/** One run of a process. Once it is over, none of its events run. */
+/** One run of a process. Once the run is over, its remaining events are skipped. */
 export class SimulatedProcess {
   readonly machine: Machine;
   isOver = false;
-  /** Added to each timer, in ms. Drawn again for every event, because real timers are late too. */
+  /** Delay added to each timer of the process, in ms. It is drawn again for every event, because real timers are late too. */
   lateMs = 0;
-  /** When the latest timer of each duration ends. Timers of one duration end in the order in which they began. */
+  /** End of the latest timer of each duration. Timers of the same duration end in the order in which they began. */
   readonly timerEnds = new Map<number, number>();
 
   constructor(machine: Machine) {
@@ -55,17 +55,17 @@ export interface Event {
 
 export class Scheduler {
   readonly random: Random;
-  /** Simulated time in ms since the beginning. */
+  /** Simulated time since the beginning, in ms. */
   nowMs = 0;
-  /** Number of events that have run. */
+  /** Number of events that have run so far. */
   events = 0;
   isRunning = false;
-  /** Owns the events of no machine, such as faults and checks. */
+  /** Owner of events that belong to no machine, such as faults and checks. */
   readonly world = new SimulatedProcess(new Machine('world'));
-  /** Owner of the event that runs. Between events it is `nobody`. */
+  /** Owner of the event that is running. Between events this is `nobody`. */
   current: SimulatedProcess;
   readonly #nobody = new SimulatedProcess(new Machine('nobody'));
-  /** Called with what a process throws or rejects without a handler. */
+  /** Called with whatever a process throws, or rejects, without a handler. */
   onUncaught: (owner: SimulatedProcess, error: unknown) => void = (_owner, error) => {
     throw error;
   };
@@ -97,13 +97,14 @@ export class Scheduler {
     return monotonicBeginMs + this.nowMs * machine.clockRate;
   }
 
-  /** Runs `run` after `ms` unless its owner has ended by then. */
+  /** Calls `run` after `ms`, unless its owner has ended by then. */
   after(ms: number, run: () => void, owner = this.current): Event {
     return this.at(this.nowMs + ms, run, owner);
   }
 
   at(atMs: number, run: () => void, owner = this.current): Event {
-    // Something went on after its event, so it depends on more than the seed, and would be taken for another process.
+    // Code has continued after its event ended, so it depends on more than the seed, and its next event would belong to no
+    // process.
     if (owner === this.#nobody) this.onUncaught(owner, new Error('began outside of an event'));
     const event: Event = { atMs, order: this.#order++, owner, run };
     push(this.#heap, event);
@@ -122,7 +123,7 @@ export class Scheduler {
     return started;
   }
 
-  /** Runs events until `untilMs`, or until `isDone`. */
+  /** Runs events until the time `untilMs`, or until `isDone` returns true. */
   async run(untilMs: number, isDone: () => boolean = () => false): Promise<void> {
     this.isRunning = true;
     while (!isDone()) {
@@ -148,7 +149,7 @@ export class Scheduler {
     } catch (error) {
       this.onUncaught(owner, error);
     }
-    // Everything that the event has caused runs before the next turn: promises, and Node's own queue.
+    // Lets everything that the event has caused run first: promises, and Node's own queue.
     await new Promise<void>((resolve) => nextTurn(resolve));
     this.current = this.#nobody;
     processScope.current = this.#nobody;
@@ -159,7 +160,7 @@ function isBefore(a: Event, b: Event): boolean {
   return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
 }
 
-/** A binary heap: `heap[0]` is the next event. */
+/** Adds an event to a binary heap, in which `heap[0]` is the next event. */
 function push(heap: Event[], event: Event): void {
   let at = heap.length;
   while (at > 0) {

@@ -1,6 +1,6 @@
 /**
- * The log in memory as each machine sees it: answers take time, appends meet faults, and a machine can be cut off. Reading
- * keeps every promise of `ControlLog`, because the product relies on these promises.
+ * The log as each simulated machine sees it. It is kept in memory, answers take time, appends suffer faults, and a machine
+ * can be cut off. Reading keeps every promise of `ControlLog`, because the product relies on these promises.
  */
 import {
   AppendUnknown,
@@ -13,17 +13,17 @@ import {
 import { type AppendFault, MemoryTopic } from '../support/memory-log.ts';
 import type { Machine, Scheduler, SimulatedProcess } from './scheduler.ts';
 
-/** Time that one way to the log takes, and time after which a call that gets no answer fails, in ms. */
+/** Shortest and longest time that a message to or from the log takes, in ms. */
 const wayMs = [0.2, 4] as const;
 const unansweredMs = [500, 3000] as const;
 
-/** The log's side: its topics, and the faults that are in force. */
+/** The server side of the log: its topics, and the faults that currently apply. */
 export class Brokers {
-  /** Machines that cannot reach the log. */
+  /** Machines that currently cannot reach the log. */
   readonly cutOff = new Set<Machine>();
-  /** Chooses the fault of an append. */
+  /** Chooses the fault of each append. */
   fault: () => AppendFault = () => 'none';
-  /** Called when a record is on a topic. */
+  /** Called when a record has been added to a topic. */
   onRecord: (topic: string, offset: number, value: Buffer) => void = () => undefined;
   readonly #scheduler: Scheduler;
   readonly #topics = new Map<string, MemoryTopic>();
@@ -51,7 +51,7 @@ export class Brokers {
     return offset;
   }
 
-  /** Waits for a change of any topic, or of who is cut off. */
+  /** Waits until any topic changes, or until a machine is cut off or reaches the log again. */
   changed(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
@@ -98,12 +98,12 @@ class SimulatedLog implements TimedLog {
     const store = (): number => this.#brokers.store(this.#name, value, signature);
     if (fault === 'refused') throw new LogUnavailable('the log refused this append');
     if (fault === 'delayed') {
-      // The append of a process that has ended meanwhile is still stored.
+      // The append is stored even if the process that sent it has ended meanwhile.
       this.#scheduler.after(this.#scheduler.between(10, 5000), store, this.#scheduler.world);
     } else if (fault === 'duplicated') store();
     const offset = fault === 'lost' || fault === 'delayed' ? -1 : store();
     if (fault !== 'none' && fault !== 'duplicated') await this.#unanswered();
-    // The machine may have been cut off since, so that the acknowledgement does not arrive.
+    // The acknowledgement does not arrive if the machine has been cut off in the meantime.
     await this.#way();
     if (this.#brokers.isCutOff()) await this.#unanswered();
     return offset;

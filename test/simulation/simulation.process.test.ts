@@ -1,11 +1,10 @@
-/** Runs the simulation of a fleet as `npm run simulate` does. */
+/** Tests the simulation of a fleet as `npm run simulate` runs it. */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { folderOfTest } from '../support/folders.ts';
 
-/** Runs a seed and returns its journal. */
 function journalOf(seed: number): string {
   const log = join(folderOfTest('simulation'), 'journal');
   const args = ['dist/test/simulation/main.js', '--seed', String(seed), '--minutes', '1.5', '--log', log];

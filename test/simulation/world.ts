@@ -1,4 +1,4 @@
-/** The fleet of a seed: its organisations, stacks, models and nodes, as a fleet file and as machines. */
+/** Draws a fleet from the seed: its organisations, stacks, models and nodes, both as a fleet file and as machines. */
 import type { Fleet as FleetFile } from '../../schemas/events/fleet.ts';
 import type { Scheduler } from './scheduler.ts';
 
@@ -7,7 +7,7 @@ export const stacks = ['stk-amber-otter-1', 'stk-blue-finch-2', 'stk-calm-heron-
 export const organisations = Array.from({ length: 8 }, (_, n) => `org-${n + 1}`);
 export const tiers = ['Starter', 'Team', 'Platinum'] as const;
 
-/** Place and models of each node. */
+/** Place and models of each node, by the node's name. */
 export type NodePlan = Readonly<
   Record<string, { readonly place: string; readonly models: readonly string[] }>
 >;
@@ -45,7 +45,7 @@ export function fleetFile(nodes: NodePlan, url: (node: string) => string, schedu
       name: id,
       tier: scheduler.pick(tiers),
       nodes: at(id),
-      // Two organisations share the three stacks.
+      // The first two organisations share the three stacks.
       stacks: stacks
         .filter((_, index) => index % 2 === n)
         .map((stack) => ({

@@ -26,7 +26,6 @@ const engineDied: SimError = {
   type: 'InternalServerError',
 };
 
-/** Applies the fault to the plan. */
 export function spoil(plan: Plan, fault: Fault, dialect: Dialect): SpoiltPlan {
   switch (fault.kind) {
     case 'refuse':

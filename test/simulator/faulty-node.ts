@@ -131,7 +131,6 @@ export class FaultyNode extends SimNode {
     return this.#rules.pick({ method, path, model: entry.model, stream: fields['stream'] === true });
   }
 
-  /** Answers requests under `/sim/`. */
   #control(method: string, path: string, bytes: Buffer | undefined, response: ServerResponse): Plan {
     const document = bytes === undefined ? undefined : jsonOf(bytes);
     switch (`${method} ${path}`) {

@@ -12,7 +12,6 @@ const bodiesMax = 100;
 /** Outcome of a request: answered in full, spoilt by a fault, or aborted by the client. */
 export type Outcome = 'completed' | 'spoilt' | 'aborted';
 
-/** A request that has ended. */
 export interface EndedExchange {
   /** The id in the node's answer, or empty if the node sent none. */
   readonly id: string;
@@ -94,7 +93,6 @@ export class Ledger {
     return exchange;
   }
 
-  /** Keeps a request body in the list. */
   record(body: unknown): void {
     this.#bodies.push(body);
     if (this.#bodies.length > bodiesMax) this.#bodies.shift();

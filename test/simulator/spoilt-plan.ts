@@ -80,7 +80,6 @@ function commentEvery(everyMs: number, response: ServerResponse, socket: Socket)
   }, everyMs).unref();
 }
 
-/** Returns the first `count` parts. */
 export function* take(parts: Iterable<string>, count: number): Generator<string> {
   let taken = 0;
   if (count === 0) return;
@@ -91,12 +90,10 @@ export function* take(parts: Iterable<string>, count: number): Generator<string>
   }
 }
 
-/** Returns all parts except the terminating event. */
 export function* withoutDone(parts: Iterable<string>): Generator<string> {
   for (const part of parts) if (part !== doneFrame) yield part;
 }
 
-/** Returns all parts of all lists. */
 export function* joined(...lists: readonly Iterable<string>[]): Generator<string> {
   for (const list of lists) yield* list;
 }

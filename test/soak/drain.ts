@@ -87,7 +87,6 @@ export async function drain(fleet: SoakFleet, kind: DrainKind): Promise<DrainFig
   };
 }
 
-/** Whether the gateway serves a new connection. */
 async function serves(fleet: SoakFleet, { ready }: SoakGateway): Promise<boolean> {
   const client = fleet.clients.at(-1);
   if (client === undefined) return false;

@@ -131,7 +131,6 @@ function outcomesOf(seen: readonly Seen[]): Record<string, number> {
   return counts;
 }
 
-/** Returns how much each count has increased since `before`. */
 export function difference(
   now: ReadonlyMap<string, number>,
   before: ReadonlyMap<string, number>,

@@ -27,7 +27,6 @@ export interface Answer extends RawAnswer {
   readonly whole: boolean;
 }
 
-/** Sends one request and reads its whole answer. */
 export async function call({ port, key, headers = {}, body, ...parts }: Call): Promise<Answer> {
   const text = body === undefined || typeof body === 'string' ? body : JSON.stringify(body);
   const bearer = key === undefined ? {} : { Authorization: `Bearer ${key}` };

@@ -46,7 +46,6 @@ export const variables: readonly (readonly [name: string, meaning: string])[] = 
   ['NO_COLOR', 'print without colour, as `--no-color`'],
 ];
 
-/** Escapes text for a table cell. */
 const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 const code = (text: string): string => `\`${cell(text)}\``;
 
@@ -66,7 +65,6 @@ const introduction = [
   'The commands themselves are the source of this page: `npm run reference` writes it, and a test compares it.\n',
 ];
 
-/** Returns the generated page as Markdown. */
 export function referenceOf(program: Command): string {
   const [processes, admin] = [true, false].map((isProcess) =>
     program.commands.filter((command) => hasVariables(command) === isProcess),

@@ -16,7 +16,6 @@ const codeIn = (text: string): string | undefined => /\0(\d+)\n$/.exec(text.slic
 /** Environment variables that Node reads only when it starts, so a command that sets them needs a new process. */
 const readAtStart = ['NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS'];
 
-/** Result of a command line. */
 export interface CommandRun {
   /** Exit code, or -1 if the command did not exit normally. */
   readonly code: number;

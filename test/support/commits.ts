@@ -125,7 +125,6 @@ function drawsOf(random: Random): SampleDraw {
   };
 }
 
-/** Draws a random event of this type. */
 export function randomEvent(random: Random, type: EventTypeName): KnownEvent {
   return { type, data: eventDefinitions[type].sample(drawsOf(random)) } as KnownEvent;
 }

@@ -101,7 +101,6 @@ export class ConsoleFleet {
     return completion(gateways[0]?.api ?? '', key, { model, ...more });
   }
 
-  /** Calls the admin API as the operator. */
   async admin<T = unknown>(method: AdminMethod, path: string, body?: object): Promise<T> {
     const answer: unknown = await new DevAdmin(this.ready.admin, this.ready.operatorToken).call(
       method,

@@ -73,9 +73,7 @@ export interface TestFleet {
   readonly nodes: Readonly<Record<DemoNodeId, FaultyNode>>;
   readonly dir: string;
   readonly logUrl: string;
-  /** Settings with which gateway n was started. */
   gatewaySettings(gateway: number): GatewaySettings;
-  /** Loopback port of gateway n. */
   port(gateway?: number): number;
   /** Creates a key and waits until every gateway knows it. */
   key(organisation: string, expires?: ExpiryChoice): Promise<{ id: string; value: string }>;

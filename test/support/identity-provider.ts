@@ -119,7 +119,6 @@ export class IdentityProvider {
   }
 }
 
-/** Creates a private key for RS256. */
 function newKey(): object {
   const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
   return { ...privateKey.export({ format: 'jwk' }), kid: randomUUID(), use: 'sig', alg: 'RS256' };

@@ -6,7 +6,6 @@ import { batchesToEnd } from '../../shared/log/core/batches-to-end.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 
-/** Reads the log up to its current end and returns the head. */
 export async function headOf(log: ControlLog): Promise<Head> {
   let head = emptyHead();
   for await (const records of batchesToEnd(log))

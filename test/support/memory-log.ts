@@ -81,7 +81,6 @@ export class MemoryTopic {
     this.waiters.wake();
   }
 
-  /** Replaces this log with an empty log. */
   replace(): void {
     this.#records = [];
     this.#timesMs = [];

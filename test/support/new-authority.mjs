@@ -16,7 +16,6 @@ server.on('tlsClientError', () => undefined);
 server.listen(0, '127.0.0.1');
 await once(server, 'listening');
 
-/** Returns the outcome of one new connection. */
 async function seen() {
   const socket = connect({ port: server.address().port, host: '127.0.0.1' });
   const outcome = await Promise.race([

@@ -71,7 +71,6 @@ export interface Standing {
   readonly gateways: readonly GatewayProcess[];
   /** API key of the first organisation. */
   readonly key: string;
-  /** API keys by organisation. */
   readonly keys: Readonly<Record<string, string>>;
 }
 

@@ -79,7 +79,6 @@ export class RawPeer {
     });
   }
 
-  /** All text received so far. */
   get text(): string {
     return this.#text;
   }
@@ -125,7 +124,6 @@ export class RawPeer {
     }
   }
 
-  /** Stops reading from the connection. */
   pause(): void {
     this.#stream.pause();
   }

@@ -13,7 +13,6 @@ export interface CliOptions {
   /** Content of stdin when it is not a terminal. */
   readonly stdin?: string;
   readonly stdoutIsTerminal?: boolean;
-  /** Width of the terminal. */
   readonly columns?: number;
   readonly processes?: readonly CommandModule[];
   readonly signal?: AbortSignal;
@@ -30,7 +29,6 @@ export interface CliRun {
 /** A folder that does not exist, so that no context file is found by accident. */
 const nowhere = '/nonexistent/headgate-test';
 
-/** Runs a command line to completion. */
 export async function runCli(argv: readonly string[], options: CliOptions = {}): Promise<CliRun> {
   const { io, written } = testIo(options);
   const code = await main(argv, options.processes, io);

@@ -25,7 +25,6 @@ export async function publish(log: ControlLog, record: object, mac = testMac): P
   await log.append(value, mac.of(value));
 }
 
-/** A new, empty topic. */
 export const topic = (): ControlLog => new MemoryLog(new MemoryTopic());
 
 /** Returns a board that has read the whole topic. */

@@ -33,7 +33,6 @@ export interface ReadAnswer {
 export interface Wanted {
   readonly tools?: boolean;
   readonly oneCall?: boolean;
-  /** Additional fields of the body. */
   readonly fields?: object;
 }
 

@@ -2,7 +2,9 @@
  * Finds waits that do not wait. If a loop awaits a promise that settles at once, the event loop never turns, so it no longer
  * serves timers, sockets or signals. This file counts how many promises settle between two turns of the event loop.
  */
-/** Number of promises settled per turn that only a loop that does not really wait can exceed. */
+/**
+ * Largest number of promises that may settle in one turn of the event loop. Only a loop that does not really wait exceeds it.
+ */
 const settledPerTurnMax = 200;
 
 /** Counts calls per turn of the event loop. */
@@ -11,7 +13,6 @@ export class TurnCounter {
   #most = 0;
   #turn: NodeJS.Immediate | undefined;
 
-  /** The highest number of calls in one turn. */
   get most(): number {
     return this.#most;
   }

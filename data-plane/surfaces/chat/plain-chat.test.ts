@@ -24,7 +24,6 @@ const message = oddly(
     { requiredKeys: ['role', 'content'] },
   ),
 );
-/** Draws values that the schema allows, and similar ones. */
 const setting = (values: readonly unknown[]): fc.Arbitrary<unknown> =>
   oddly(
     fc.oneof(
@@ -86,7 +85,6 @@ function spelled(value: unknown, indent: number, every: number): string {
   return JSON.stringify(value, null, indent).replace(/"(?:[^"\\]|\\.)*"/g, inString);
 }
 
-/** Returns the body for a node, or the reason why none is sent. */
 function rendered(asked: WholeChat, dialect: keyof typeof dialects): unknown {
   try {
     return JSON.parse(renderBody(asked, dialect, { servedName: 'm', maxTokens: 5 }) as string);

@@ -18,7 +18,6 @@ const image = {
   content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } }],
 };
 
-/** Returns the body that the node would receive. */
 function sent(dialect: Dialect, fields: object, target: object = {}): Record<string, unknown> {
   const { asked } = shapeChat({ model: 'asked', messages: [user], ...fields });
   return JSON.parse(

@@ -38,7 +38,6 @@ const input = fc.dictionary(
   { maxKeys: 3 },
 );
 
-/** What a node writes in one turn. */
 const turn = fc.record({
   reasoning: fc.option(words, { nil: undefined }),
   content: fc.option(words, { nil: undefined }),
@@ -75,11 +74,9 @@ function wholeAnswer({ reasoning, content, calls }: Turn, dialect: Dialect): Fie
   };
   const { asked, context } = shaped(first);
   const { body } = rebuildMessages(answer, answerFacts(asked, ids, node), context);
-  // Reads the answer as the client receives it.
   return (JSON.parse(body) as { content: Fields[] }).content;
 }
 
-/** Splits a text into pieces of `size` characters. */
 function pieces(text: string, size: number): string[] {
   const characters = [...text];
   return Array.from({ length: Math.ceil(characters.length / size) }, (_, at) =>

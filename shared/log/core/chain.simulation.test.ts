@@ -37,7 +37,6 @@ test(`an acknowledged command counts once, a refused one never, and all readers 
   for (const what of met) expect(counts[what] ?? 0, what).toBeGreaterThan(simulations / 150);
 }, 240_000);
 
-/** Returns the violations of the first run that has any. */
 async function violationsOf(options: {
   rules?: readonly ChainRule[];
   forgeries?: boolean;

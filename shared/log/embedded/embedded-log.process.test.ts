@@ -40,7 +40,6 @@ afterEach(async () => {
 
 interface Writer {
   readonly child: Child;
-  /** Lines that the process writes to stdout until it exits. */
   readonly lines: AsyncIterable<string>;
   readonly exited: Promise<unknown>;
 }

@@ -5,7 +5,6 @@ import { LogUnavailable } from '../core/control-log.ts';
 import { KafkaFault } from './errors.ts';
 import { type RetryPolicy, retryUntilDeadline } from './retry.ts';
 
-/** Returns a clock that advances only while someone sleeps. */
 function manualClock(): Clock {
   let nowMs = 0;
   const sleep = async (ms: number) => {
