@@ -100,16 +100,14 @@ export interface RequestHead extends Credentials {
   readonly path: string;
 }
 
-/** Results so far, filled in step by step so that logs and metrics of a refused request show what was decided. */
+/** Results of admission so far. Each step adds its own, so that logs and metrics of a refusal show what was decided. */
 export interface AdmissionProgress {
   target?: Target | undefined;
   operation?: Operation | undefined;
   caller?: Caller | undefined;
 }
 
-export type Admission =
-  /** JSON body of a model listing. */
-  { readonly kind: 'listing'; readonly body: string } | AdmittedInference;
+export type Admission = { readonly kind: 'listing'; readonly body: string } | AdmittedInference;
 
 export interface AdmittedInference {
   readonly kind: 'inference';
@@ -118,7 +116,7 @@ export interface AdmittedInference {
   readonly caller: Client;
 }
 
-/** Makes the decisions before the body. Throws a `Refusal`, but with a trace only if no further step can be decided. */
+/** Makes the decisions that do not need the body. Throws a `Refusal`. With a trace, it goes on as long as it can. */
 export function admit(
   lookup: Lookup,
   hosts: HostNames,
@@ -175,7 +173,7 @@ function identify(
     trace?.add('fresh', 'ok');
     return authenticate(lookup, target, head, nowMs, trace);
   }
-  // A snapshot this old cannot prove a key. All credentials get one answer, so it does not reveal valid checksums.
+  // A snapshot this old cannot prove a key. All credentials get the same answer, so that it reveals no valid checksums.
   if (carriesCredential(target, head)) refuse(trace, cannotTakeNow('fenced'));
   else refuse(trace, unauthorized('fenced without a key'));
   return authenticate(lookup, target, head, nowMs, trace);
@@ -195,7 +193,6 @@ export type Verdict =
   /** `counted` means that the request passed all limits before it was refused, so it counts against them. */
   | { readonly kind: 'refused'; readonly refusal: Refusal; readonly counted: boolean }
   | { readonly kind: 'placed'; readonly decision: Decision }
-  /** JSON body of a model listing. */
   | { readonly kind: 'listed'; readonly body: string };
 
 /** Decides a request from its facts. A trace, if passed, records every step. Throws only if this code is faulty. */

@@ -169,7 +169,7 @@ function isEmptyBearer(authorization: string): boolean {
   return /^(bearer)?\s*$/i.test(authorization);
 }
 
-/** Identifies the caller. Throws Unauthorized, equal for all causes; with a trace, only if the caller stays unknown. */
+/** Identifies the caller, or throws Unauthorized without a reason. With a trace, throws only if the caller stays unknown. */
 export function authenticate(
   lookup: Lookup,
   target: Target,

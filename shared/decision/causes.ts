@@ -30,7 +30,7 @@ export interface CauseRow {
   readonly opening?: string | undefined;
 }
 
-/** Text for logs. Causes that were never distinguished from others of their type use `its type`. */
+/** Text for logs. `its type` is the refusal's type, for causes that were never distinguished from others of that type. */
 type Text = 'its type' | Pick<CauseRow, 'label' | 'opening'>;
 
 function ruleCause<Step extends string, Type extends RefusalType, Says extends string | null>(

@@ -32,7 +32,7 @@ export interface RequestFacts {
   readonly surface: RoutingFacts['surface'];
   /** Upper bound of the number of prompt tokens. It is exact if they were counted. Otherwise it is the number of bytes. */
   readonly promptTokensMax: number;
-  /** Lower bound of the number of prompt tokens, called if the upper bound does not fit. undefined if they were counted. */
+  /** Computes a lower bound of the prompt's tokens if the upper bound does not fit. undefined if they were counted. */
   readonly promptTokensLeast?: (() => number) | undefined;
   /** Requested number of answer tokens, or undefined if the request does not state one. */
   readonly maxTokens: number | undefined;

@@ -29,9 +29,9 @@ export type LimitUsers = Omit<SeenLimit, 'room'> | { readonly used: number };
 export interface RateCounters {
   /** Returns the subject's current window. `limit` is the limit with which the caller will compare `used`. */
   window(subject: string, nowMs: number, limit: number | null): RateWindow;
-  /** Weight in flight, including what other gateways hold, as it counts when another `weight` is to be admitted. */
+  /** Weight in flight that counts when a request of another `weight` arrives, including what other gateways hold. */
   inFlight(subject: string, limit: number | null, weight: number): number;
-  /** Use of a limit by each user, read in the same turn of the event loop as its sum. undefined if unknown. */
+  /** Use of a limit here and elsewhere, read in the same turn of the event loop as the sum. undefined if unknown. */
   users?(kind: LimitKind, subject: string, nowMs: number, limit: number): LimitUsers | undefined;
   /** Turns of a network's visitors on the day of `atMs`, whatever their state. `network` is a hash specific to that day. */
   networkTurns(network: string, atMs: number): number;

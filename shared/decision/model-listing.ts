@@ -1,8 +1,8 @@
 /**
  * Builds model listings (specification, Model listing entry). The shared host lists the pool's models, and a stack's host
- * exactly what the stack can serve. A foreign stack gets the same answer as a missing one, and a single model the same
- * refusal as an inference request for it. Both API families read the same document. Models are sorted newest first, then by
- * id, so that equal listings have equal bytes. `owned_by` never names an organisation.
+ * exactly what the stack can serve. A foreign stack gets the same answer as a missing one. A request for a single model gets
+ * the same refusal as an inference request would. Both API families read the same document. Models are sorted newest first,
+ * then by id, so that equal listings have equal bytes. `owned_by` never names an organisation.
  */
 
 import { type OperationKind, operations } from '../../schemas/api/operations.ts';

@@ -35,7 +35,7 @@ export interface RoutingFacts {
   readonly reranks: boolean;
 }
 
-/** Answers all causes alike, so that another organisation's stack looks like one that does not serve the model. */
+/** Refusal with the same text for all causes, so that another organisation's stack looks like one without the model. */
 export function targetNotServing(cause: CauseWithType<'TargetNotServingError'>, detail?: string): Refusal {
   return new Refusal(cause, 'This stack does not serve the requested model.', { detail });
 }
@@ -108,7 +108,7 @@ function wrongKind(reranks: boolean): Refusal {
   );
 }
 
-/** Keeps the nodes whose model reranks or does not, as the request needs. Usually this is all of them. */
+/** Keeps the nodes whose model is of the requested kind: reranking or not. Usually, all of them are. */
 function ofKind(
   capacity: Capacity,
   candidates: readonly Route[],

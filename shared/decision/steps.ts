@@ -16,7 +16,7 @@ interface PlanLimit {
 }
 
 export interface StepRow {
-  /** Group of steps to which it belongs. Only recorded requests have `http` and `answer` steps. */
+  /** Group to which the step belongs. Only recorded requests have `http` and `answer` steps. */
   readonly group: 'http' | 'head' | 'listing' | 'body' | 'route' | 'answer';
   /** Where explanations show the step even if it was not decided: on all hosts, stacks, the shared host, or nowhere. */
   readonly shown: 'always' | 'stack' | 'shared' | 'asked';
@@ -114,7 +114,6 @@ type Rows = typeof rows;
 export type StepResults = {
   [Name in StepName]: 'refused' | Extract<keyof Rows[Name]['texts'], 'ok' | 'assumed'>;
 };
-/** Steps that a request can pass. */
 export type PassedStep = { [Name in StepName]: 'ok' extends StepResults[Name] ? Name : never }[StepName];
 
 export const steps: Readonly<Record<StepName, StepRow>> = rows;

@@ -35,7 +35,6 @@ export class Trace {
       this.#steps.set(step, { step, result: 'refused', facts, reads, refusal, cause });
   }
 
-  /** Appends the steps of another trace. */
   append(other: Trace): void {
     for (const step of other.steps) if (!this.#steps.has(step.step)) this.#steps.set(step.step, step);
   }

@@ -1,4 +1,4 @@
-/** Folds gateways' claims on shared limits in log order. It must not read a clock, so that all readers grant the same. */
+/** Folds gateways' claims on shared limits in log order. It must not read a clock, so that all readers grant equal room. */
 import {
   type GaugeRecord,
   gaugeEntriesMax,
@@ -36,7 +36,7 @@ const endedKeptMs = 600_000;
 const replacedMs = 1000;
 /** Largest difference in ms between a writer's clock and the log's. Beyond it, the writer gets no share of a minute. */
 export const clockOffMs = 30_000;
-/** Least time in ms that a process had been cut off, and used no share, before others declared it dead for its silence. */
+/** A process that others end for its silence had been cut off, and used no share, for at least this time in ms. */
 const cutOffBeforeMs = 5000;
 
 /** Time in ms, by the log's clock, after which a process that has not read a record is cut off. */
@@ -142,7 +142,7 @@ export class ClaimsFold implements Members {
     return silent;
   }
 
-  /** Room that other processes neither claim nor reserve as their standing shares. May be negative. */
+  /** Room in the limit that other processes neither claim nor reserve as standing shares. May be negative. */
   left(process: string, limit: Limit, row = this.row(limit)): number {
     if (row !== undefined) {
       // Other processes learn of a raised limit from a record. A process that holds all the room need not wait for that.
@@ -169,7 +169,7 @@ export class ClaimsFold implements Members {
     return row === undefined ? 0 : row.used - (row.cells.get(process)?.used ?? 0);
   }
 
-  /** Room that others will certainly keep. In flight, only recent records are certain. A minute includes ended processes. */
+  /** Room that others certainly use. For weight in flight, only recent records are certain. Minutes count ended processes. */
   keptByOthers(process: string, limit: Limit, nowMs: number): number {
     const isMinute = limit.window !== inFlightWindow;
     let kept = 0;

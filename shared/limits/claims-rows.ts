@@ -1,4 +1,4 @@
-/** Claims of processes on each limit, folded from record entries in log order. It is pure: callers pass the times in. */
+/** Claims of processes on each limit, folded from record entries in log order. This code is pure: callers pass times in. */
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 
 /** One process's claim on one limit, and its use of it. */
@@ -19,19 +19,18 @@ export interface Members {
   readonly epoch: number;
   /** Number of processes for which the others reserve a standing share of the window. */
   count(window: number): number;
-  /** Number of processes that divide the standing shares. In flight, others may not know some of them yet. */
+  /** Number of processes among which standing shares are divided, including those that others may not know yet. */
   sharers(window: number, members: number): number;
   has(process: string, window: number): boolean;
 }
 
-/** Claims and use of one limit on one subject. */
+/** Claims on one limit of one subject, and its use. */
 export interface LimitRow {
   readonly subject: string;
   readonly window: number;
   /** Limit as stated in the last record about it. */
   limit: number;
   readonly cells: Map<string, Cell>;
-  /** Sum of all claims. */
   claimed: number;
   /** Sum of all processes' use, according to their last records. */
   used: number;
@@ -112,7 +111,7 @@ export class ClaimsRows {
     return standingShare(Math.min(limit, row?.limit ?? limit), this.#members.sharers(window, members));
   }
 
-  /** Room that other processes neither claim nor reserve as their standing shares. May be negative. */
+  /** Room in the limit that other processes neither claim nor reserve as standing shares. May be negative. */
   left(row: LimitRow, process: string): number {
     const cell = row.cells.get(process);
     const reserves = this.#reservesShare(row, process, cell);

@@ -123,7 +123,7 @@ export class CounterFeed {
     this.#options.onRead?.();
   }
 
-  /** Log time of the records read so far, with leaps ignored. Before the first record, this process's own clock. */
+  /** Log time of the records read so far, with leaps ignored. Before the first record, it is this process's own time. */
   logNow(): number {
     return this.#time.now();
   }

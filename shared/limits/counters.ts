@@ -1,7 +1,7 @@
 /**
  * Counts tokens and turns across all gateways. Each data folder is a replica that publishes cumulative values. For each
- * replica, subject and period the larger value wins, so the order of records does not matter. It is pure: time and storage
- * are arguments.
+ * replica, subject and period the larger value wins, so the order of records does not matter. The code is pure: time and
+ * storage are arguments.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import { type CounterEntry, type CounterRecord, visitorPrefix } from '../../schemas/records/limits.ts';
@@ -64,7 +64,7 @@ export class CounterState {
   /** Values that changed since the last `takeUnsaved`. Maps each account key to the indexes of the replicas. */
   readonly #unsaved = new Map<string, Set<number>>();
 
-  /** Merges a record. `changed` lists the keys whose sums grew. `dropped` counts entries that are out of date or bounds. */
+  /** Merges a record. `changed` lists the keys whose sums grew. `dropped` counts outdated entries and those beyond bounds. */
   apply(
     record: CounterRecord,
     nowMs: number,

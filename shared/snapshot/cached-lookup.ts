@@ -44,7 +44,7 @@ const forgetters: {
 } = {
   // Clear the owners of all keys, because finding those of one tier or organisation would be costly in large commits.
   tier: ({ owners }) => owners.clear(),
-  // Clear all answers, because a row with the model `*` includes every model.
+  // Clear all answers about tiers' models, because a row with the model `*` includes every model.
   tier_model: ({ included }) => included.clear(),
   model: ({ catalogued, weights, affinities }, { id }) => {
     for (const answers of [catalogued, weights, affinities]) answers.delete(id);

@@ -48,9 +48,7 @@ export interface Inverse<Data> {
   command(before: Database, data: Data): UndoCommand | string | undefined;
 }
 
-/**
- * Builds an inverse. `subject` reads the rows concerned, and `command` returns the undo, given these rows before the event.
- */
+/** Builds an inverse. `subject` reads the rows concerned. `command` undoes the event, given these rows before it. */
 export function inverse<Data, Subject>(
   subject: (db: Database, data: Data) => Subject,
   command: (was: Subject, data: Data) => UndoCommand | string | undefined,

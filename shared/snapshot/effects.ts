@@ -20,7 +20,7 @@ export const eventEffects: EventEffects = {
   // Signers determine which records the log's chain accepts. They are stored with the snapshot's position, not in a table.
   'log.signers_set': onlyInTheLog,
   'session.ended': onlyInTheLog,
-  // Compared in `snapshot.ts`, which knows the digests.
+  // `snapshot.ts` compares a checkpoint with the snapshot, because it knows the snapshot's digests.
   checkpoint: onlyInTheLog,
   no_op: onlyInTheLog,
   ...changeEffects,

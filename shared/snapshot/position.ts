@@ -8,13 +8,13 @@ import { foldVersion } from './fold.ts';
 /** Columns that describe what has been folded. */
 const foldedColumns = {
   log: orNull(text()), // log ID; NULL before log.created
-  seq: integer(), // last folded commit; 0 before the first
-  hash: text(), // SHA-256 of that commit's record, hex
-  head_offset: integer(), // offset of that record in the log; -1 before the first
+  seq: integer(), // number of the last folded commit; 0 before the first
+  hash: text(), // SHA-256 of the last folded commit's record, in hex
+  head_offset: integer(), // log offset of the last folded commit; -1 before the first
   next_offset: integer(), // offset after the last record that was read and counted
   signers: text(), // JSON list of public keys
-  skipped: integer(), // records that did not extend the chain
-  diverged_at: orNull(integer()), // seq of the checkpoint that differed; NULL if none
+  skipped: integer(), // number of records that did not extend the log's chain
+  diverged_at: orNull(integer()), // number of the checkpoint that differed; NULL if none did
   fold_version: integer(),
 } as const;
 export type FoldedColumns = RowWith<typeof foldedColumns>;

@@ -119,7 +119,7 @@ export class Replicator {
     return this.#follower.until(() => this.#options.snapshot.seq >= seq, timeoutMs, client);
   }
 
-  /** Requests a new proof if only the wall clock makes the last one too old. Never rejects, so check `freshness` after it. */
+  /** Requests a new proof if only the wall clock makes the last one too old. Never rejects, so check `freshness` then. */
   async provenAgain(timeoutMs: number): Promise<void> {
     const until = performance.now() + timeoutMs;
     while (this.freshness.isFencedByWallClock && this.reachable && !this.#follower.signal.aborted) {

@@ -19,7 +19,6 @@ export interface TableView<Name extends TableName = TableName> {
   put(row: RowOf<Name>): undefined;
   /** Like `put`, but saves a read. `before` must be the current row with the same key, or undefined if there is none. */
   replace(before: RowOf<Name> | undefined, row: RowOf<Name>): undefined;
-  /** Changes some columns of an existing row. */
   update(row: RowOf<Name>, change: Partial<RowOf<Name>>): undefined;
   remove(row: RowOf<Name>): undefined;
 }

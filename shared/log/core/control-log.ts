@@ -37,7 +37,6 @@ export interface TailOptions {
   readonly onRead?: () => void;
 }
 
-/** A topic with wrong settings. */
 export interface TopicFault {
   readonly topic: string;
   readonly text: string;
@@ -89,13 +88,13 @@ export interface ControlLog {
   readings?(): readonly TopicReading[];
   /** Reason why records cannot be written, such as a full disk, although they can be read. */
   readonly writeFault?: string | undefined;
-  /** Reason why changed settings files cannot be used. Until they can, their previous content applies. */
+  /** Reason why changed settings files cannot be used. Until they can be used, their previous content applies. */
   readonly settingsFault?: string | undefined;
   /** Releases all resources, within a few seconds. Further calls have no effect. */
   close(): Promise<void>;
 }
 
-/** A log whose records have timestamps, set by the machine of an embedded log, by the broker, or by the writer. */
+/** A log whose records have timestamps. The broker, the writer or the machine of an embedded log sets them. */
 export interface TimedLog extends ControlLog {
   /** Returns the offset of the first record at or after this time (ms since 1970), or the end. Throws the errors of `end`. */
   offsetAt(atMs: number): Promise<number>;

@@ -17,11 +17,11 @@ const retryMs = { minMs: 50, maxMs: 1000 };
 /** Pause in ms after a failed request for the log's end, before the request is repeated. */
 const askAgainMs = 100;
 
-/** Longest duration in ms of a slice of the fold, if the event loop has no other work and if it also serves requests. */
+/** Longest duration in ms of a slice: `alone` if the event loop has no other work, `among` if it also serves requests. */
 const sliceMs = { alone: 5, among: 2 };
 /** Longest duration in ms of an idle turn of the event loop. In a longer turn, the loop did other work. */
 const idleTurnMs = 0.2;
-/** Time in ms after other work for which slices stay short, because a request may be waiting for a node. */
+/** Time in ms for which slices stay short after the event loop did other work, because a request may be waiting. */
 const amongMs = 50;
 
 /** A log that may reopen itself after it was replaced. `replacements` counts how often that has happened. */
@@ -54,7 +54,7 @@ export class Follower {
   fault: Error | undefined;
   /** Error that currently prevents the log from being followed. */
   failing: Error | undefined;
-  /** Message of the last request for the log's end, if that request failed. */
+  /** Error message of the last request for the log's end, if it failed. */
   endFault: string | undefined;
   readonly #options: FollowerOptions;
   readonly #end = new AbortController();
@@ -94,7 +94,7 @@ export class Follower {
     await Promise.allSettled([this.#running]);
   }
 
-  /** Resolves to true once all that the log contained at the call is folded, or false on timeout. Rejects on stop. */
+  /** Resolves to true once all that the log contained at the call is folded, or false on timeout. Rejects if stopped. */
   async caughtUp(timeoutMs: number): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
     let end: number | undefined;
@@ -115,7 +115,7 @@ export class Follower {
     }
   }
 
-  /** Resolves to true once the condition holds after a slice, or false on timeout. Rejects on stop or if `client` aborts. */
+  /** Resolves to true once the condition holds after a slice, or false on timeout. Rejects if stopped or `client` aborts. */
   async until(isTrue: () => boolean, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
     while (!isTrue()) {
@@ -145,7 +145,6 @@ export class Follower {
     if (wasReachable) this.#options.onReachabilityChange?.(false, error);
   }
 
-  /** Stops the follower permanently. */
   fail(error: unknown): void {
     if (this.fault) return;
     this.fault = asError(error);
@@ -170,7 +169,7 @@ export class Follower {
     }
   }
 
-  /** Reads the log until it ends the tail. Always throws. */
+  /** Follows the tail of the log. A tail always ends with an error, which is thrown. */
   async #tail(backoff: Backoff): Promise<void> {
     const { log, begin, rest, isReachedByReading } = this.#options;
     if (this.#isReplaced()) this.#restart();

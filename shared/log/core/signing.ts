@@ -21,7 +21,6 @@ export const signatureBytes = 64;
 export interface Signer {
   /** Public key as SPKI DER in base64, as in `log.created`. */
   readonly publicKey: string;
-  /** Signs the raw bytes of a record. */
   sign(raw: Uint8Array): Buffer;
 }
 
@@ -35,7 +34,7 @@ const howToMake = 'make one with: openssl genpkey -algorithm ed25519 -out FILE';
 /** Whether a value looks like a key rather than a path, because error messages must not quote keys. */
 const isPem = (text: string): boolean => /-----BEGIN|[\r\n]/.test(text);
 
-/** Reads the unencrypted Ed25519 private key in HEADGATE_SIGNING_KEY, a PEM file or PEM text. Throws SigningKeyUnusable. */
+/** Reads HEADGATE_SIGNING_KEY: an Ed25519 private key as unencrypted PEM, or its path. Throws SigningKeyUnusable. */
 export function loadSigner(value: string): Signer {
   const named = isPem(value) ? 'in HEADGATE_SIGNING_KEY' : value;
   const key = parsePrivateKey(isPem(value) ? value : readPem(value), named);
@@ -77,7 +76,7 @@ export function computeFingerprint(publicKey: string): string {
   return hash('sha256', Buffer.from(publicKey, 'base64'), 'hex');
 }
 
-/** Converts a public key from PEM or base64 DER to the log's format. Throws SigningKeyUnusable, which mentions `where`. */
+/** Converts a public key from PEM or base64 DER to the log's format. Throws SigningKeyUnusable, which names `where`. */
 export function normalisePublicKey(text: string, where: string): string {
   if (text.includes('PRIVATE KEY'))
     throw new SigningKeyUnusable(

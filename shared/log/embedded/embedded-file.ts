@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS record (
   signature BLOB                -- Ed25519 over value
 ) STRICT;
 `,
-  // This table was added later. Builds that do not know it can still use the file.
+  // The `log_time` table was added later. Builds that do not know it can still use the file.
   added: logTimeSql,
 };
 
@@ -109,7 +109,6 @@ export class EmbeddedFile {
     throw new LogReplaced(`${path} was ${now ? 'replaced' : 'removed'} while it was in use`);
   }
 
-  /** Returns the offset after the last record. */
   end(): number {
     return this.#try(() => this.#statements.end.get() as number);
   }
@@ -158,7 +157,7 @@ export class EmbeddedFile {
     });
   }
 
-  /** Returns records from offset `from` within the limits, but at least one if any exist. Throws LogTruncated. */
+  /** Returns records from offset `from` within the limits, at least one if any is left. Throws LogTruncated if it is gone. */
   read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
     const records = this.#try(() => {
       const found: LogRecord[] = [];

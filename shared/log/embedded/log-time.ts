@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS log_time (
 
 /** Largest difference in ms up to which a writer's wall clock is trusted. */
 const toleranceMs = 10_000;
-/** Time in ms without appends, or with only differing clocks, after which a differing wall clock is trusted. */
+/** Time in ms after which a differing wall clock is trusted, because nothing was appended or all clocks differed so long. */
 const heldMs = 60_000;
 
 interface Row {
@@ -51,7 +51,7 @@ export class LogTime {
   }
 }
 
-/** Returns the monotonic time since which writers' wall clocks have differed, or undefined if this one seems right. */
+/** Monotonic time since which writers' wall clocks have differed from the log's. undefined if this one agrees. */
 function clockOffSince(
   { atMs, monotonicMs, offSinceMs }: Row,
   wallMs: number,

@@ -25,7 +25,7 @@ import type { KafkaSettings } from './settings.ts';
 
 /** Time limit in ms for connecting, including the handshake and authentication. */
 const dialTimeoutMs = 3000;
-/** Time limit in ms for each response. A fetch may take longer by its waiting time. */
+/** Time limit in ms for each response. A fetch may additionally take its waiting time. */
 const requestTimeoutMs = 5000;
 /** Time in ms for which the leader waits for its replicas. Below `requestTimeoutMs`, so that its response arrives in time. */
 const replicasTimeoutMs = 4000;

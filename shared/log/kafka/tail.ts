@@ -113,7 +113,7 @@ class Reader {
     this.#options.onRead?.();
     if (fetched.recordSet.length > 0) this.#provenMs = this.#fetchedMs;
     else this.#askWhoLeads(connection);
-    // Records were deleted during the fetch. Kafka reports this case as an error only if they were deleted before it.
+    // Records were deleted during the fetch. Kafka itself reports only those that were deleted before it.
     if (fetched.startOffset > this.next && fetched.recordSet.length === 0)
       throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
     return fetched;
