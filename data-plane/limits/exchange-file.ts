@@ -27,7 +27,7 @@ export class ExchangeFile {
     return this.#kept;
   }
 
-  /** Stores the state in the background. If a write fails, the next change is written instead. */
+  /** Stores the state in the background. If a write fails, the next call writes the state. */
   keep(state: ExchangeState): void {
     if (state.process === this.#kept?.process && state.live === this.#kept.live) return;
     this.#wanted = state;

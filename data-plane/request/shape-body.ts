@@ -26,7 +26,7 @@ const inlineValuesMax = 10_000;
 export interface BodyToShape {
   readonly operation: Operation;
   readonly body: Body;
-  /** Organisation, visitor or node for which the work is queued. */
+  /** Organisation or visitor for which the work is queued. */
   readonly owner: string;
   readonly exchange: Pick<Exchange, 'head' | 'gone'>;
   /** Keys for encrypting reasoning, by organisation. Only the Responses API uses them. */

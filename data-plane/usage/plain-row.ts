@@ -6,7 +6,7 @@
 import type { CounterEntry } from '../../schemas/records/limits.ts';
 
 const id = '"[a-z0-9-]{1,64}"';
-/** Matches a month and day. Leaves out 29 February, because it is not valid in every year. */
+/** Matches a month and day. Rows of 29 February, which not every year has, are parsed instead. */
 const monthDay =
   '(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)';
 const time = '(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d\\.\\d{3}Z';
