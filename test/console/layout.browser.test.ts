@@ -274,7 +274,7 @@ test('a node’s page shows its place, models, reporter and history, and can dra
     await dialog.getByText(/served in the last hour/).waitFor();
     await watched.expectAccessible('effect of a drain');
     await dialog.getByRole('button', { name: 'Drain', exact: true }).click();
-    await dialog.getByText(/no node of the stack .* would serve/).waitFor();
+    await dialog.getByText(/No node of the stack .* would serve/).waitFor();
     await page.keyboard.press('Escape');
     await fleet.admin('POST', '/nodes/acme-s1/drain?force=true', {});
     await main.locator('.state.idle').getByText('drained').waitFor();
