@@ -36,9 +36,11 @@ export interface ClientOptions {
   readonly dryRun?: boolean | undefined;
   /** Releases the command's changes in waves, as these options say. If omitted, the command takes effect at once. */
   readonly stage?: StageOptions | undefined;
-  /** Allows a command that is too large for one commit to become several. The response then says what remains to be done. */
+  /**
+   * Whether a command that is too large for one commit may become several. The response then says what remains to be done.
+   */
   readonly inParts?: boolean | undefined;
-  /** Returns the effect of each command by rejecting with EffectFound, instead of executing the command. */
+  /** Whether to reject each command with EffectFound, which contains the command's effect, instead of executing it. */
   readonly effect?: boolean | undefined;
   /** Called before each operation. If it rejects, the operation is not sent. */
   readonly announce?: ((name: OperationName, input: object) => Promise<void>) | undefined;

@@ -109,7 +109,7 @@ function lockBackup(dir: string, folder: string): { release(): void } {
   }
 }
 
-/** Copies the databases, starting with `usage.db`. Rows that move to daily files meanwhile are counted in that copy. */
+/** Copies the databases, `usage.db` first. Rows that move to daily files meanwhile are in its copy and count there. */
 async function copyData(
   dataDir: string,
   dir: string,

@@ -93,7 +93,7 @@ export async function restoreBackup(
   );
 }
 
-/** Accepts only leftovers of an interrupted restore. An old counters.db, for example, would make usage count twice. */
+/** Throws unless the folder has only leftovers of an interrupted restore. An old counters.db would make usage count twice. */
 function checkEmpty(dataDir: string, shown: string): void {
   const names = existsSync(dataDir) ? [...readdirSync(dataDir), ...dayNamesIn(dataDir)] : [];
   const own = names.includes(`usage.db${partSuffix}`)

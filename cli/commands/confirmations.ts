@@ -55,7 +55,7 @@ export async function waitUntilConfirmed(
 interface WaitState {
   readonly complete: boolean;
   readonly gateways: readonly Confirmation[];
-  /** Why the list is incomplete, other than that gateways have not confirmed. */
+  /** Another reason why the wait is incomplete, besides gateways that have not confirmed. */
   readonly reason?: string | undefined;
   /** Error of the last poll, if that poll failed. */
   readonly lost?: AdminError;

@@ -76,7 +76,7 @@ export function registerDoctor(program: Command, io: Io): void {
 
 /** Groups of checks that need no control plane. A log or certificate is checked only if an environment variable names it. */
 const preGroups: readonly DoctorGroup[] = ['machine', 'log', 'console'];
-/** Codes of the checks in these groups that work before a process is started. */
+/** Codes of the checks that already work before a process is started. */
 const preCodes = new Set(['HG2001', 'HG2009', 'HG2010', 'HG2011', 'HG8001']);
 
 function selectGroups({ only, skip = [], pre }: DoctorOptions): readonly DoctorGroup[] {

@@ -1,4 +1,4 @@
-/** Declares verbs as data: which operation they call, how operands and options fill its input, and how it is printed. */
+/** Declares verbs as data: the operation, how operands and options fill its input, and how the response is printed. */
 import type { Command } from 'commander';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { type OperationName, operationRoute } from '../../schemas/admin/admin-routes.ts';
@@ -24,7 +24,7 @@ export interface Field<Value> {
 
 type Need = 'required' | 'option';
 const asIs = <Value>(raw: unknown) => raw as Value | undefined;
-// For --no-… the value is false. Another field with the same name reads that.
+// For --no-… the value is false, which another field of the same name reads.
 const asText = (raw: unknown) => (typeof raw === 'string' ? raw : undefined);
 
 export function textField(flags: string, summary: string, need: Need = 'option'): Field<string> {

@@ -124,7 +124,7 @@ async function foldAll(
   for await (const batch of records) {
     if (session.signal.aborted) throw interrupted();
     first ??= batch[0] && parseCommit(batch[0].value)?.seq;
-    // Drop the records after `to`. None of them can be the next commit before `to` is reached.
+    // Drop records after `to`, because none of them can be the next commit until `to` is reached.
     const wanted = batch.filter(({ value }) => to === undefined || (parseCommit(value)?.seq ?? 0) <= to);
     snapshot.apply(wanted);
     if (snapshot.halt || (to !== undefined && snapshot.seq >= to)) return first;

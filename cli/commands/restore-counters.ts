@@ -62,7 +62,7 @@ function merge(state: CounterState, mac: RecordMac, { value, signature, atMs }: 
   return 1;
 }
 
-/** Returns a checker of MACs for the gateway token and, during a rotation, the previous token. */
+/** Returns an object that checks MACs made with the gateway token or, during a rotation, with the previous one. */
 function createCounterMac({ io: { env } }: Session): RecordMac {
   try {
     const token = readSecret('HEADGATE_GATEWAY_TOKEN', env);

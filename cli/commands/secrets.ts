@@ -31,7 +31,7 @@ export function openSecretOutput(session: Session, file: string | undefined): Se
   }
 }
 
-/** Runs the command that creates the secret. If the command fails, deletes the file for it. */
+/** Runs the command that creates the secret. If the command fails, deletes the file that was created for the secret. */
 export async function createSecret<Made extends Resource>(
   place: SecretOutput,
   make: () => Promise<Made>,

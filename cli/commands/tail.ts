@@ -28,7 +28,7 @@ const queueMax = 10_000;
 const failuresMax = 8;
 const backoffMsMax = 5000;
 const pingEveryMsDefault = 10_000;
-/** Consecutive pings without any frame that end a connection. They are counted, because this process may be suspended. */
+/** Consecutive unanswered pings that end a connection. A time limit would not do, because this process may be suspended. */
 const unansweredMax = 3;
 const handshakeMsMax = 10_000;
 /** Time in ms after which a socket is terminated if its peer does not respond to the close frame. */
@@ -139,7 +139,7 @@ class EventTail {
     });
   }
 
-  /** Prints events until the connection ends. If the queue is full, prints the queue and then ends. */
+  /** Prints the events of one connection until it ends. If the queue gets full, prints the queue and then ends. */
   async #connection(pingEveryMs: number): Promise<void> {
     const { signal } = this.#session;
     const socket = this.#open();

@@ -122,7 +122,7 @@ export const members: NounRow = {
       options: { role },
       done: ({ id, role: given }) => `set as ${given} of ${id}`,
     }),
-    // Not a write verb, because a sign-in link does not change anything until someone uses it.
+    // Use `runVerb`, because a sign-in link does not change anything until someone uses it.
     runVerb('member.link', {
       verb: [
         'link',

@@ -331,7 +331,7 @@ export function extraAuthorities(): ExtraAuthorities | undefined {
   return path === undefined ? undefined : new ExtraAuthorities(path);
 }
 
-/** Calls `use`, which uses the value of an option. If that fails, the error names the option. */
+/** Runs code that uses the value of an option. If the code fails, the error names the option. */
 export function usingOption<Result>(flag: string, use: () => Result): Result {
   try {
     return use();
@@ -345,7 +345,7 @@ export function usingOption<Result>(flag: string, use: () => Result): Result {
   }
 }
 
-/** Returns the gateway token. Throws if it equals the operator token, because a stolen one would then allow everything. */
+/** Returns the gateway token. Throws if it is the operator token, which would let a compromised gateway do anything. */
 export function requireDistinctToken(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');

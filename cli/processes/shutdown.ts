@@ -4,7 +4,7 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 /** Additional time in seconds for closing what is still open. */
 const graceSeconds = 20;
 
-/** Closes the process on a signal. It exits when `plannedSeconds`, which `close` may take, and a grace period have passed. */
+/** Closes the process on a signal. It exits after `close`, or at the latest after `plannedSeconds` and a grace period. */
 export function closeOnSignal(
   log: Logger,
   close: (signal: string) => Promise<void>,

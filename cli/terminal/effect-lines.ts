@@ -105,7 +105,7 @@ function rowLines(changes: NonNullable<Effect['changes']>): string[] {
   return [...changeLines(changes.slice(0, rowsMax)), ...moreLines(changes.length)];
 }
 
-/** Whether any answers or limits would differ. If no served request could show that, whether any rows would. */
+/** Whether any answers or limits would differ or, if no served request could show that, any rows. */
 function hasEffect({ recorded, limits, changes = [] }: Effect): boolean {
   return (recorded?.differ ?? 0) + limits.length + changes.length > 0;
 }

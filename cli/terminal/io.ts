@@ -32,7 +32,7 @@ export function processIo(): Io {
     stderr,
     stdin,
     env: environment,
-    // Read it only when needed, because reading it throws if the folder was removed.
+    // Read the folder only when needed, because reading it throws if it was removed.
     get cwd() {
       return process.cwd();
     },
@@ -46,7 +46,7 @@ export function processIo(): Io {
   };
 }
 
-/** Returns `/` if the user has no home folder, because many containers set neither HOME nor a passwd entry. */
+/** Returns `/` if the user has no home folder. In many containers, HOME and the passwd entry are missing. */
 function homeOrRoot(): string {
   try {
     return homedir();

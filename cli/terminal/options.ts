@@ -74,7 +74,7 @@ export function parseDay(text: string): string {
   return text;
 }
 
-/** Checks that the text is a time in UTC as in RFC 3339. */
+/** Checks that the text is an RFC 3339 time in UTC. */
 export function parseTime(text: string): string {
   if (!/^\d{4}-\d{2}-\d{2}T[\d:.]+Z$/.test(text) || Number.isNaN(Date.parse(text)))
     throw new InvalidArgumentError('It must be a time in UTC, such as 2026-11-22T08:00:00Z.');

@@ -160,7 +160,7 @@ export type Work<Options> = (
   ...operands: string[]
 ) => Promise<void>;
 
-/** Commands for which the CLI refuses --at, because they show only the present. The control plane may refuse others. */
+/** Commands that show only the present, so the CLI refuses --at. For other commands, the control plane may refuse it. */
 const presentOnly: ReadonlySet<string> = new Set([
   'validate',
   'gateway verify',
@@ -171,7 +171,7 @@ const presentOnly: ReadonlySet<string> = new Set([
   'replay',
 ]);
 
-/** Subcommands of these commands that accept --at nevertheless. */
+/** Subcommands that accept --at although their parent command does not. */
 const acceptsPast: ReadonlySet<string> = new Set(['replay decide']);
 
 function refusePast(command: Command, { at }: Globals): void {

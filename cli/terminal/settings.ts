@@ -69,7 +69,7 @@ function readEnvironmentToken(io: Io): string | undefined {
   return undefined;
 }
 
-/** Validates a token. An invalid one would make fetch quote it in an error. */
+/** Validates a token. Otherwise fetch would quote an invalid one in its error message. */
 function checkedToken(token: string, source: string): string {
   if (isToken(token)) return token;
   throw usageError(

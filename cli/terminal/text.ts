@@ -11,7 +11,7 @@ export function printableJson(value: unknown, indent?: number): string {
 
 const isGroup = (value: unknown): value is object => typeof value === 'object' && value !== null;
 
-/** Formats a value as a table cell, never as JSON. No value becomes `-`, an object for example `kind stack, id stk-a-b-1`. */
+/** Formats a value as a table cell, never as JSON: `-` for no value, or `kind stack, id stk-a-b-1` for an object. */
 export function cellText(value: unknown): string {
   if (value === undefined || value === null || value === '') return '-';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';

@@ -98,7 +98,7 @@ class ModelQuestion {
     return due.sort(([a], [b]) => dueMs(a) - dueMs(b)).slice(0, modelsPerProbeMax);
   }
 
-  /** Caches a response. If the engine did not give an answer, the previous one stays. */
+  /** Caches a response. If the engine did not give an answer, the previous response stays cached. */
   #note(key: string, { modified }: EngineModel, said: boolean | undefined): void {
     const is = said ?? this.#known.get(key)?.is ?? false;
     const keptMs = said === undefined ? askAgainMs : this.#options.keptMs;
@@ -119,7 +119,7 @@ async function askImages(
   return undefined;
 }
 
-/** Cache key of the question whether a model reranks. If the engine ignores the model's name, its models share a key. */
+/** Returns the cache key for `rerankers`. If the engine ignores the model's name, its models share a key. */
 function rerankCacheKey({ dialect }: ProbeTarget, name: string): string {
   return dialects[dialect].rerankSigns.some(({ posts }) => posts) ? name : '';
 }

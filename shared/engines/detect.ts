@@ -1,4 +1,4 @@
-/** Detects which engine runs at a URL and which models it serves, by routes that only this engine has. */
+/** Detects which engine runs at a URL, by routes that only this engine has, and which models it serves. */
 import type { Dialect } from '../../schemas/names.ts';
 import { askNode, boundedJson } from './ask-node.ts';
 import { modelsPath, servedModels } from './node-answers.ts';

@@ -44,7 +44,7 @@ export interface DialectTable {
   readonly closesAfterStream: boolean;
   /** Error texts that mean that the prompt is too long. A capture group, if any, contains the context window in tokens. */
   readonly contextErrors: readonly RegExp[];
-  /** Error texts that mean that the model lacks a capability, by capability. */
+  /** Error texts by the capability that the model lacks. */
   readonly inabilities: Readonly<Partial<Record<Inability, RegExp>>>;
 
   /** Whether the engine accepts `max_completion_tokens` and prefers it to `max_tokens`. */

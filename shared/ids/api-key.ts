@@ -18,7 +18,7 @@ const randomLength = 34;
 const checksumLength = 6;
 const keyPattern = new RegExp(`^${keyPrefix}_[0-9A-Za-z]{${randomLength + checksumLength}}$`);
 
-/** Draws characters from `alphabet` (at most 256) with equal probability, which is why some bytes are redrawn. */
+/** Draws characters from `alphabet` (at most 256). Some bytes are redrawn, so that all characters are equally likely. */
 export function randomText(random: RandomSource, alphabet: string, length: number): string {
   const bound = 256 - (256 % alphabet.length);
   let text = '';
@@ -35,7 +35,7 @@ export function mintId(random: RandomSource, kind: string): string {
   return `${kind}-${randomText(random, base36, 16)}`;
 }
 
-/** Derives an id of the same format as `mintId`'s from a text. */
+/** Derives an id from a text. It has the same format as an id from `mintId`. */
 export function derivedId(kind: string, text: string): string {
   const number = BigInt(`0x${hash('sha256', text)}`);
   return `${kind}-${number.toString(36).slice(-16).padStart(16, '0')}`;

@@ -22,7 +22,7 @@ const toleranceMs = 30_000;
 
 /**
  * Tracks the log's time in a process that reads the log. It is the time of the last record, unless two other clocks agree on
- * another one: the wall clock, and the earlier log time continued by the monotonic clock. So one wrong clock cannot change
+ * another time: the wall clock, and the earlier log time continued by the monotonic clock. So one wrong clock cannot change
  * it.
  */
 export class ReadTime {

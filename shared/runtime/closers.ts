@@ -31,7 +31,7 @@ export class Closers {
     this.#steps.push(step);
   }
 
-  /** Closes all resources, even if some fail, which is logged. Further calls have no effect. */
+  /** Closes all resources. A failure is logged and does not stop the rest. Further calls have no effect. */
   async close(): Promise<void> {
     for (const step of this.#steps.splice(0).reverse()) {
       try {

@@ -21,10 +21,10 @@ export interface ConnectionLimits {
   readonly keepAliveMs: number;
 }
 
-/** Values of the metric's `reason` label. */
+/** Values of the `reason` label in the metric of refused connections. */
 type RefusalReason = 'listener' | 'address' | 'rate' | 'calls';
 
-/** Values of the metrics' `listener` label. */
+/** Values of the `listener` label in metrics. */
 export const listenerKinds = ['api', 'stack', 'admin', 'console', 'play', 'node', 'metrics'] as const;
 export type ListenerName = (typeof listenerKinds)[number];
 
@@ -178,7 +178,7 @@ class IdleSockets {
     socket.once('close', () => this.#idle.delete(key));
   }
 
-  /** Returns the socket that has been idle longest, of one peer or of all. The newest socket gets its place. */
+  /** Returns the socket that has been idle longest, of one peer or of all. It is closed in favour of the newest socket. */
   oldest(peer: string | undefined): Socket | undefined {
     for (const socket of this.#idle.values())
       if (!socket.destroyed && (peer === undefined || peerPrefix(socket.remoteAddress) === peer))

@@ -1,6 +1,6 @@
 /**
- * Limits the requests that a listener starts in one turn of the event loop, and a gateway's time for node responses in it.
- * Otherwise a thousand connections that each send the next request at once would starve timers and new connections.
+ * Limits what happens in one turn of the event loop: requests that a listener starts, and a gateway's work on node responses.
+ * Otherwise a thousand connections that each send a request at once would starve timers and new connections.
  */
 import { peerPrefix } from './connections.ts';
 import { TurnQueue } from './turn-queue.ts';
@@ -37,7 +37,7 @@ export function boundTurns<Request>(
       if (request === undefined) break;
       handle(request);
     }
-    // Plan even if no request was handled, because the system may have suspended this thread before the first one.
+    // Plan the next turn even if no request was handled, because the system may have suspended this thread before it.
     if (handled > 0 || waiting.size > 0) plan();
   };
   const isOver = (): boolean => {

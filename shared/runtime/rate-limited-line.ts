@@ -1,7 +1,7 @@
 /** Combines frequent events into one log line per interval, with the counts by cause since the previous line. */
 
 export class RateLimitedLine {
-  /** Number of events by cause since the process started. Metrics read it. */
+  /** Number of events by cause since the process started, for metrics. */
   readonly totals = new Map<string, number>();
   readonly #unlogged = new Map<string, number>();
   readonly #write: (counts: Record<string, number>) => void;

@@ -67,7 +67,7 @@ export function readSecret(variable: string, from: Environment = environment): s
   );
 }
 
-/** Reads a secret. Throws SecretUnusable if it is unset or invalid. `how` is the advice for an unset one. */
+/** Reads a secret. Throws SecretUnusable if it is unset or invalid. `how` tells the operator what to set it to. */
 export function requiredSecret(
   variable: string,
   how = `a random text of at least ${tokenLengthMin} printable characters`,

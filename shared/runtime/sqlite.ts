@@ -111,7 +111,7 @@ function refuseCode(db: Database, path: string): void {
   if (found !== undefined) throw foreignSchema(path, `the ${found.type} ${JSON.stringify(found.name)}`);
 }
 
-/** Throws DatabaseCorrupt unless the file contains exactly the tables and indexes of `sql`. Others could change rows. */
+/** Throws DatabaseCorrupt unless the file has exactly the tables and indexes of `sql`. Extra ones could change rows. */
 export function refuseForeignSchema(db: Database, path: string, sql: string): void {
   const own = ownSchemas.get(sql) ?? expectedSchema(sql);
   ownSchemas.set(sql, own);
@@ -165,7 +165,7 @@ function foreignSchema(path: string, what: string): DatabaseCorrupt {
   return new DatabaseCorrupt(`the schema of ${path} differs from the one that Headgate creates: see ${what}`);
 }
 
-/** Size in bytes to which a write-ahead log may grow. It is small, because writing it back blocks the event loop. */
+/** Size in bytes above which a write-ahead log is written back. It is small, because this blocks the event loop. */
 const walBytesKept = 2 * 1024 * 1024;
 /** Maximum size in bytes of a write-ahead log while other connections read. Writing it back takes about 12 ms. */
 export const walBytesMax = 16 * 1024 * 1024;
@@ -187,7 +187,7 @@ export interface FileFormat {
   readonly version: number;
   /** SQL that creates all tables. */
   readonly sql: string;
-  /** SQL that upgrades a file of an earlier format, by the earlier version. */
+  /** SQL by earlier version of the format. It upgrades a file of that version to this one. */
   readonly upgrades?: Readonly<Record<number, string>>;
   /** SQL that creates what files of this version may lack, because earlier builds of this version did not create it. */
   readonly added?: string;

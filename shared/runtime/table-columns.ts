@@ -1,4 +1,4 @@
-/** Declares table columns, from which SQL and row types are derived. In `text<Dialect>()`, the type is only narrowed. */
+/** Declares table columns, from which SQL and row types are derived. `text<Dialect>()` narrows only the type. */
 export type SqlValue = string | number | Buffer | null;
 
 interface Column<Value extends SqlValue = SqlValue> {

@@ -1,4 +1,4 @@
-/** A value that is read from files at start and again when a file changes. If the new files are unusable, the value stays. */
+/** A value that is read from files at start and again when a file changes. If new files are unusable, the old value stays. */
 import { statSync } from 'node:fs';
 import { errorCode } from './error-code.ts';
 import type { Logger } from './logger.ts';
@@ -21,7 +21,7 @@ export class WatchedFiles<Value> {
     return this.#value;
   }
 
-  /** Reads the files again if one has changed or `always` is set. Returns whether it did. Throws the errors of `read`. */
+  /** Reads the files again if one has changed or `always` is set, and returns true if so. Throws the errors of `read`. */
   look(always = false): boolean {
     // Identify the files before reading them, so that the next call notices changes made meanwhile.
     const seen = fileIdentity(this.#paths);

@@ -11,7 +11,7 @@ import { Sealer } from '../runtime/sealed-text.ts';
 export const questionScheme = 'Headgate-MAC';
 
 const challengeMs = 30_000;
-/** Maximum number of used challenges remembered. Each costs its sender a MAC, so only holders of the token can reach it. */
+/** Maximum number of used challenges remembered. Only holders of the token can reach it, because each costs a MAC. */
 const usedMax = 10_000;
 /** Format of a challenge or nonce. Longer texts are refused. */
 const partSchema = z.string().regex(/^[\w-]{16,300}$/);
