@@ -98,7 +98,7 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
           <div class="dialog-actions row">
             <Copy text={`headgate stack surface ${stack.id} ${chosen}`} label="Copy as CLI" icon="terminal" />
             <button type="submit" class="button primary" disabled={isBusy || chosen === stack.surface}>
-              Switch API style
+              Switch surface
             </button>
           </div>
         ) : (

@@ -230,11 +230,11 @@ test('an owner switches a stack’s API style, and the other SDK can reach it', 
     await page.getByText(`curl ${url}/chat/completions`).waitFor();
     await page.getByLabel('Anthropic-style').check();
     await page.getByText(/used it in the last hour/).waitFor();
-    await button(page, 'Switch API style').click();
+    await button(page, 'Switch surface').click();
     await page.getByText(`curl ${url}/messages`).waitFor();
     await until(async () => (await message()) === 200);
     await page.getByLabel('OpenAI-style').check();
-    await button(page, 'Switch API style').click();
+    await button(page, 'Switch surface').click();
     await page.getByText(`curl ${url}/chat/completions`).waitFor();
   });
 });
