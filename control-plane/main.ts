@@ -90,7 +90,7 @@ async function serve(
   publisher.add(() => nodes.agents.report());
   replica.listeners.add(nodes.onCommits);
   watchCommits(replica, logger);
-  startVerification(snapshot, closers, logger);
+  startVerification(snapshot, closers, logger, settings.verifyPauseMs);
   const { forgetKeysAfterMs: forgetAfterMs } = settings;
   const endedKeys = new EndedKeys({ name, snapshot, replicator, writer, logger, forgetAfterMs });
   closers.add(() => endedKeys.stop());

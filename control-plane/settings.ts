@@ -48,6 +48,8 @@ export interface ControlPlaneSettings {
   readonly forgetKeysAfterMs?: number | undefined;
   /** Intervals at which nodes are probed and scanned, where they differ from the defaults. */
   readonly nodeIntervals?: Partial<NodeIntervals> | undefined;
+  /** Minimum pause between two passes of the background verification, in ms. Default: 3 s. */
+  readonly verifyPauseMs?: number | undefined;
   /** Name that the gateways' TLS certificates share; see `gatewayAgent`. */
   readonly gatewayTlsName?: string | undefined;
   /** Time limit in ms for questions to gateways; see `AdminContext`. */

@@ -8,7 +8,12 @@ import { verifyContinuously } from '../../shared/snapshot/background-verify.ts';
 import { quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
-export function startVerification(snapshot: Snapshot, closers: Closers, logger: Logger): void {
+export function startVerification(
+  snapshot: Snapshot,
+  closers: Closers,
+  logger: Logger,
+  pauseMsMin?: number,
+): void {
   const stop = new AbortController();
   // Ends the process at once, because nothing may be decided on wrong rows. The next start rebuilds the file from the log.
   const end = (fault: unknown): never => {
@@ -19,7 +24,7 @@ export function startVerification(snapshot: Snapshot, closers: Closers, logger: 
       'state.db is damaged: this replica ends, and rebuilds the file when it starts again',
     );
   };
-  const verifying = verifyContinuously(snapshot, stop.signal).then((tables) => {
+  const verifying = verifyContinuously(snapshot, stop.signal, pauseMsMin).then((tables) => {
     if (tables.length > 0) end(new DatabaseCorrupt(`rows of ${tables.join(', ')} do not match their digest`));
   }, end);
   closers.add(async () => {

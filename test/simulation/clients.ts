@@ -6,6 +6,7 @@ import { type Answer, ask } from './ask.ts';
 import { type Fleet, type Member, sharedHost, stackDomain } from './fleet.ts';
 import type { Operators } from './operators.ts';
 import type { ClientRequest } from './oracle.ts';
+import type { Referee } from './referee.ts';
 import type { Scheduler } from './scheduler.ts';
 import { models, stacks } from './world.ts';
 
@@ -19,6 +20,8 @@ export interface Exchange {
   readonly endedMs: number;
   /** The answer, or undefined if the connection was lost before all of it arrived. */
   readonly answer: Answer | undefined;
+  /** Whether the client gave the request up once its answer began. */
+  readonly isAbandoned: boolean;
 }
 
 const inventedKey = `hg_${'A'.repeat(40)}`;
@@ -27,20 +30,15 @@ export class Clients {
   readonly #scheduler: Scheduler;
   readonly #fleet: Fleet;
   readonly #operators: Operators;
-  readonly #onExchange: (exchange: Exchange) => void;
+  readonly #referee: Referee;
   #sent = 0;
   #isStopped = false;
 
-  constructor(
-    scheduler: Scheduler,
-    fleet: Fleet,
-    operators: Operators,
-    onExchange: (exchange: Exchange) => void,
-  ) {
+  constructor(scheduler: Scheduler, fleet: Fleet, operators: Operators, referee: Referee) {
     this.#scheduler = scheduler;
     this.#fleet = fleet;
     this.#operators = operators;
-    this.#onExchange = onExchange;
+    this.#referee = referee;
   }
 
   stop(): void {
@@ -51,26 +49,34 @@ export class Clients {
   async run(everyMs: number): Promise<void> {
     while (!this.#isStopped) {
       await this.#scheduler.sleep(-Math.log(1 - this.#scheduler.random()) * everyMs);
-      if (!this.#isStopped) await this.send(this.#draw());
+      if (!this.#isStopped) await this.#send(this.#draw());
     }
   }
 
   #draw(): ClientRequest {
     const scheduler = this.#scheduler;
     const { keys } = this.#operators;
-    const isKnown = keys.length > 0 && scheduler.chance(0.9);
+    const active = keys.filter(({ isRevoked }) => !isRevoked);
+    const known = scheduler.pick(scheduler.chance(0.85) ? active : keys);
     const invented = scheduler.chance(0.5) ? inventedKey : undefined;
+    const own = stacks.filter((_, n) => `org-${1 + (n % 2)}` === known?.organisation);
+    const isOfStack = scheduler.chance(own.length > 0 ? 0.5 : 0.1);
     return {
-      stack: scheduler.chance(0.25) ? scheduler.pick(stacks) : undefined,
-      key: isKnown ? scheduler.pick(keys).value : invented,
-      model: scheduler.chance(0.05) ? 'no-such-model' : scheduler.pick(models),
+      stack: isOfStack ? scheduler.pick(own.length > 0 && scheduler.chance(0.8) ? own : stacks) : undefined,
+      key: scheduler.chance(0.95) ? known?.value : invented,
+      model: scheduler.chance(0.03) ? 'no-such-model' : scheduler.pick(models),
     };
   }
 
-  async send(request: ClientRequest, gateway = this.#scheduler.pick(this.#fleet.gateways)): Promise<void> {
-    const beganMs = this.#scheduler.nowMs;
+  async #send(request: ClientRequest): Promise<void> {
+    const scheduler = this.#scheduler;
+    const gateway = scheduler.pick(this.#fleet.gateways);
+    const beganMs = scheduler.nowMs;
     const { stack, key, model } = request;
-    const prompt = `prompt-${++this.#sent}`;
+    const prompt = `prompt-${++this.#sent}.`;
+    const content = `say ${scheduler.pick([2, 5, 10])} words about ${prompt}`;
+    this.#referee.asked(prompt, request);
+    const isAbandoned = scheduler.chance(0.03);
     const answer = await ask({
       port: gateway.port,
       path: '/v1/chat/completions',
@@ -78,8 +84,10 @@ export class Clients {
         host: stack === undefined ? sharedHost : `${stack}.${stackDomain}`,
         ...(key !== undefined && { authorization: `Bearer ${key}` }),
       },
-      body: { model, messages: [{ role: 'user', content: prompt }] },
+      body: { model, stream: scheduler.chance(0.5), messages: [{ role: 'user', content }] },
+      onBegin: () => isAbandoned,
     });
-    this.#onExchange({ request, prompt, gateway, beganMs, endedMs: this.#scheduler.nowMs, answer });
+    const endedMs = scheduler.nowMs;
+    this.#referee.onExchange({ request, prompt, gateway, beganMs, endedMs, answer, isAbandoned });
   }
 }

@@ -90,15 +90,12 @@ class Timer {
     this.#begin(this.#scheduler.current);
     return this;
   }
-  ref(): this {
-    return this;
-  }
-  unref(): this {
-    return this;
-  }
-  hasRef(): boolean {
-    return true;
-  }
+}
+// Nothing keeps a simulated process alive, or lets it end.
+for (const name of ['ref', 'unref', 'hasRef']) replace(Timer.prototype, { [name]: returnThis });
+
+function returnThis(this: object): object {
+  return this;
 }
 
 type Callback = (...args: unknown[]) => void;

@@ -2,21 +2,23 @@
  * The machines of a simulated fleet: control planes, gateways and inference servers, each with its ports, data and settings.
  */
 import { cpSync, existsSync, mkdirSync } from 'node:fs';
+import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { pino } from 'pino';
+import { startAgent } from '../../agent/main.ts';
 import { startControlPlane } from '../../control-plane/main.ts';
 import { startGateway } from '../../data-plane/main.ts';
 import { defaultForwardSettings } from '../../data-plane/nodes/forward.ts';
 import { logOpener } from '../../shared/log/open-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { threads } from '../../shared/runtime/worker-thread.ts';
-import { SimNode } from '../../tools/simulator/sim-node.ts';
+import { SimNode, type SimNodeOptions } from '../../tools/simulator/sim-node.ts';
 import type { Journal } from './journal.ts';
 import type { Network } from './network.ts';
 import { Machine, type Scheduler } from './scheduler.ts';
 import { Brokers } from './simulated-log.ts';
-import type { NodePlan } from './world.ts';
-// Loads this module in advance, because loading it while events run would take a time that does not depend on the seed.
+import type { NodePlans } from './world.ts';
+// Loads these modules in advance, because loading them while events run would take a time that does not depend on the seed.
 import '../../control-plane/history/history-thread.ts';
 import '../../data-plane/body-worker/worker.ts';
 import '../../data-plane/usage/open-usage-worker.ts';
@@ -43,6 +45,12 @@ export class Member extends Machine {
   }
 }
 
+/** Receives the prompts that nodes answer. */
+export interface Serving {
+  began(prompt: string, node: string): void;
+  ended(prompt: string): void;
+}
+
 export interface FleetOptions {
   readonly scheduler: Scheduler;
   readonly network: Network;
@@ -50,15 +58,17 @@ export interface FleetOptions {
   /** Folder that contains the data of all machines. */
   readonly folder: string;
   readonly gateways: number;
-  readonly nodes: NodePlan;
-  /** Called when a node begins to answer a prompt. */
-  readonly onServed: (prompt: string, node: string) => void;
+  readonly nodes: NodePlans;
+  readonly serving: Serving;
 }
 
 export class Fleet {
   readonly controlPlanes: readonly Member[];
   readonly gateways: readonly Member[];
   readonly nodes: readonly Member[];
+  readonly agents: readonly Member[];
+  /** Tokens of the agents, by their nodes. */
+  readonly tokens = new Map<string, string>();
   readonly brokers: Brokers;
   readonly #options: FleetOptions;
 
@@ -74,13 +84,21 @@ export class Fleet {
       (_, n) => new Member(`gateway-${n + 1}`, 21_001 + n, (...args) => startOneGateway(planes, ...args)),
     );
     this.nodes = Object.entries(options.nodes).map(
-      ([id, { models }], n) =>
-        new Member(id, 22_001 + n, (member) => startNode(member, models, options.onServed)),
+      ([id, { models, tokensPerSecond }], n) =>
+        new Member(id, 22_001 + n, (member) =>
+          startNode(member, { models, tokensPerSecond }, options.serving),
+        ),
     );
+    this.agents = Object.entries(options.nodes)
+      .filter(([, { hasAgent }]) => hasAgent)
+      .map(
+        ([node], n) =>
+          new Member(`agent-${node}`, 23_001 + n, (...args) => this.#startAgent(node, planes, ...args)),
+      );
   }
 
   get members(): readonly Member[] {
-    return [...this.controlPlanes, ...this.gateways, ...this.nodes];
+    return [...this.controlPlanes, ...this.gateways, ...this.nodes, ...this.agents];
   }
 
   nodeUrl(id: string): string {
@@ -148,6 +166,20 @@ export class Fleet {
     });
   }
 
+  async #startAgent(
+    node: string,
+    controlPlanes: readonly string[],
+    { port }: Member,
+    _dataDir: string,
+    logger: Logger,
+  ): Promise<Close> {
+    const started = await startAgent({
+      ...{ controlPlanes, node, token: this.tokens.get(node) ?? '', engine: this.nodeUrl(node), logger },
+      ...{ loadsModels: false, metricsBind: listening.bind, metricsPort: port, drainTimeoutSeconds: 2 },
+    });
+    return started.close;
+  }
+
   #logger({ name }: Member): Logger {
     const { journal } = this.#options;
     const write = (line: string): void => journal.log(name, line);
@@ -155,11 +187,23 @@ export class Fleet {
   }
 }
 
+/** Verification takes a third of a run's time if it has its usual pauses. */
+const verifyPauseMs = 20_000;
 const listening = { bind: '127.0.0.1', metricsPort: 0 } as const;
 
 async function startPlane({ name, port }: Member, dataDir: string, logger: Logger): Promise<Close> {
   const started = await startControlPlane({
-    ...{ logUrl: 'sqlite:simulated', name, dataDir, logger, ...listening, port, operatorToken, gatewayToken },
+    ...{
+      logUrl: 'sqlite:simulated',
+      name,
+      dataDir,
+      logger,
+      ...listening,
+      port,
+      operatorToken,
+      gatewayToken,
+      verifyPauseMs,
+    },
   });
   return started.close;
 }
@@ -174,29 +218,32 @@ async function startOneGateway(
     ...{ logUrl: 'sqlite:simulated', name, dataDir, logger, ...listening, port, gatewayToken, controlPlanes },
     hosts: { shared: new Set([sharedHost]), stackDomain },
     ...{ stackPorts: [], whenStale: 'fence', connectMs: 2000, forwarding: defaultForwardSettings },
-    ...{ drainDelaySeconds: 0, drainTimeoutSeconds: 2 },
+    ...{ drainDelaySeconds: 0, drainTimeoutSeconds: 2, intervals: { verifyPauseMs } },
   });
   return started.close;
 }
 
 /** An inference server that reports which prompts it answers. */
 class ServingNode extends SimNode {
-  onPrompt: (prompt: string) => void = () => undefined;
+  onPrompt: (prompt: string, response: ServerResponse) => void = () => undefined;
 
   protected override send(...[plan, request, response]: Parameters<SimNode['send']>): void {
-    const prompt = /prompt-\d+/.exec(JSON.stringify(request?.body ?? ''));
-    if (prompt !== null) this.onPrompt(prompt[0]);
+    const prompt = /prompt-\d+\./.exec(JSON.stringify(request?.body ?? ''));
+    if (prompt !== null) this.onPrompt(prompt[0], response);
     super.send(plan, request, response);
   }
 }
 
 async function startNode(
   { name, port }: Member,
-  models: readonly string[],
-  onServed: FleetOptions['onServed'],
+  options: Pick<SimNodeOptions, 'models' | 'tokensPerSecond'>,
+  serving: Serving,
 ): Promise<Close> {
-  const node = new ServingNode({ port, models, tokensPerSecond: 0 });
-  node.onPrompt = (prompt) => onServed(prompt, name);
+  const node = new ServingNode({ port, ...options });
+  node.onPrompt = (prompt, response) => {
+    serving.began(prompt, name);
+    response.once('close', () => serving.ended(prompt));
+  };
   await node.open();
   return () => node.close();
 }

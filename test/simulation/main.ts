@@ -5,6 +5,8 @@
  *
  * Prints one line per seed. After a violation, prints the run's last events too and exits with 1. `--log` writes all events
  * of the run to a file. If there are several seeds, each runs in a process of its own, so that no run depends on another.
+ * `--fault NAME` plants a fault in the product and runs seeds until one finds it. `--faults` does so for every planted fault.
+ * Both exit with 1 if a fault is not found.
  */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
@@ -13,6 +15,7 @@ import { parseArgs } from 'node:util';
 import { installEnvironment } from './environment.ts';
 import { Journal } from './journal.ts';
 import { Network } from './network.ts';
+import { plant, plantedFaults } from './planted.ts';
 import { Scheduler } from './scheduler.ts';
 
 const { values } = parseArgs({
@@ -20,6 +23,8 @@ const { values } = parseArgs({
     seed: { type: 'string', default: '1' },
     seeds: { type: 'string', default: '1' },
     minutes: { type: 'string', default: '5' },
+    fault: { type: 'string' },
+    faults: { type: 'boolean' },
     log: { type: 'string' },
   },
 });
@@ -36,13 +41,36 @@ const cpuSeconds = (): number => {
   return (user + system) / 1e6;
 };
 
+/** Runs one seed in a process of its own. `last` is the line that it printed before its summary. */
+function runApart(program: string, next: number, stdio: 'inherit' | 'pipe'): { isOk: boolean; last: string } {
+  const args = [program, '--seed', String(next), '--minutes', String(minutes)];
+  const { status, stdout } = spawnSync(process.execPath, args, { stdio, encoding: 'utf8' });
+  return { isOk: status === 0, last: stdout?.trim().split('\n').at(-2) ?? '' };
+}
+
+/** Runs seeds with a planted fault until one of them finds it. Returns whether one did. */
+function findFault(name: string): boolean {
+  const folder = mkdtempSync(join('/dev/shm', 'headgate-simulation-'));
+  try {
+    const program = plant(name, folder);
+    for (let next = seed; next < seed + seeds; next++) {
+      const { isOk, last } = runApart(program, next, 'pipe');
+      if (isOk) continue;
+      process.stdout.write(`${name}: found by seed ${next}: ${last.slice(0, 200)}\n`);
+      return true;
+    }
+    process.stdout.write(`${name}: NOT FOUND by ${seeds} seeds\n`);
+    return false;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
 /** Runs each seed in a process of its own and returns the number of seeds with violations. */
 function runSeeds(): number {
   let failed = 0;
-  for (let next = seed; next < seed + seeds; next++) {
-    const args = [import.meta.filename, '--seed', String(next), '--minutes', String(minutes)];
-    if (spawnSync(process.execPath, args, { stdio: 'inherit' }).status !== 0) failed++;
-  }
+  for (let next = seed; next < seed + seeds; next++)
+    if (!runApart(import.meta.filename, next, 'inherit').isOk) failed++;
   process.stdout.write(`${seeds} seeds of ${minutes} minutes, ${failed} with violations\n`);
   return failed;
 }
@@ -72,5 +100,8 @@ async function runSeed(): Promise<boolean> {
   }
 }
 
-const isOk = seeds > 1 ? runSeeds() === 0 : await runSeed();
+const faults = values.faults ? plantedFaults().map(({ rule }) => rule) : [values.fault ?? []].flat();
+const found = faults.filter(findFault);
+const isOk =
+  faults.length > 0 ? found.length === faults.length : seeds > 1 ? runSeeds() === 0 : await runSeed();
 exit(isOk ? 0 : 1);

@@ -204,11 +204,8 @@ class Socket extends Duplex {
   override _write(bytes: Buffer, _encoding: string, done: () => void): void {
     this.#whenOpen(() => {
       this.#touch();
-      this.#send((peer) => {
-        if (peer.destroyed) return this.receiveReset();
-        peer.bytesReceived(bytes);
-        this.#scheduler.after(0, done, this.owner);
-      });
+      this.#send((peer) => (peer.destroyed ? this.receiveReset() : peer.bytesReceived(bytes)));
+      done();
     });
   }
 
@@ -258,18 +255,6 @@ class Socket extends Duplex {
     if (ms > 0) this.#idle = setTimeout(() => this.emit('timeout'), ms);
     return this;
   }
-  setNoDelay(): this {
-    return this;
-  }
-  setKeepAlive(): this {
-    return this;
-  }
-  ref(): this {
-    return this;
-  }
-  unref(): this {
-    return this;
-  }
   address(): object {
     return { address: '127.0.0.1', port: 1, family: 'IPv4' };
   }
@@ -284,3 +269,10 @@ class Socket extends Duplex {
     return this.destroy();
   }
 }
+// Options that change nothing here.
+for (const name of ['setNoDelay', 'setKeepAlive', 'ref', 'unref'])
+  Object.assign(Socket.prototype, {
+    [name](): object {
+      return this;
+    },
+  });

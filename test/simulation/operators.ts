@@ -13,6 +13,8 @@ export interface KnownKey {
   readonly id: string;
   readonly value: string;
   readonly organisation: string;
+  /** Whether an operator has asked to revoke it. */
+  isRevoked: boolean;
 }
 
 export interface CommandOutcome {
@@ -68,13 +70,21 @@ export class Operators {
     const answer = await this.command('key.create', { organisation, name: 'a key', expires: 'never' });
     if (answer === undefined) return;
     const { id, value } = JSON.parse(answer.text);
-    if (value !== undefined) this.keys.push({ id, value, organisation });
+    if (value !== undefined) this.keys.push({ id, value, organisation, isRevoked: false });
+  }
+
+  /** Creates a token for a node's agent. */
+  async createToken(id: string): Promise<string> {
+    const answer = await this.command('node-token.create', { id });
+    return answer === undefined ? '' : JSON.parse(answer.text).value;
   }
 
   /** Revokes a key and waits until all gateways have confirmed the revocation. */
   async revokeKey(): Promise<void> {
     const key = this.#scheduler.pick(this.keys);
-    if (key === undefined || (await this.command('key.revoke', { id: key.id })) === undefined) return;
+    if (key === undefined) return;
+    key.isRevoked = true;
+    if ((await this.command('key.revoke', { id: key.id })) === undefined) return;
     const status = await this.#ask('/status', 'GET');
     const position = status?.status === 200 ? JSON.parse(status.text).position : undefined;
     if (position === undefined) return;
@@ -93,10 +103,12 @@ export class Operators {
       () => this.createKey(organisation),
       () => this.createKey(organisation),
       () => this.revokeKey(),
-      () => this.command('organisation.update', { id: organisation, suspended: scheduler.chance(0.4) }),
-      () => this.command('organisation.update', { id: organisation, tier: one([...tiers, null]) }),
+      () => this.command('organisation.update', { id: organisation, suspended: scheduler.chance(0.2) }),
+      () => this.command('organisation.update', { id: organisation, tier: one([...tiers, ...tiers, null]) }),
+      () => this.command('pool.install', { model }),
       () => this.command('pool.install', { model }),
       () => this.command('pool.uninstall', { model }),
+      () => this.command('stack.install', { id: stack, model }),
       () => this.command('stack.install', { id: stack, model }),
       () => this.command('stack.uninstall', { id: stack, model }),
       () => this.command('node.drain', { id: node }),
@@ -106,7 +118,7 @@ export class Operators {
           id: 'Starter',
           requestsPerMinute: Math.floor(scheduler.between(5, 40)),
           concurrency: 4,
-          models: models.filter(() => scheduler.chance(0.5)),
+          models: models.filter(() => scheduler.chance(0.7)),
         }),
     ];
     await one(actions)();

@@ -8,7 +8,6 @@ interface Tier {
   readonly models: '*' | ReadonlySet<string>;
   readonly requestsPerMinute: number;
   readonly concurrency: number;
-  readonly monthlyTokens: number;
 }
 
 interface Node {
@@ -30,20 +29,15 @@ class State {
     { readonly id: string; readonly organisation: string; readonly expiresMs: number }
   >();
   readonly revoked = new Set<string>();
-  readonly stacks = new Map<string, { readonly organisation: string; readonly surface: string }>();
+  readonly stacks = new Map<string, { readonly organisation: string }>();
   /** Models installed in the pool or on a stack, as `pool MODEL` or `STACK MODEL`. */
   readonly installed = new Set<string>();
   readonly nodes = new Map<string, Node>();
   /** Id of the command that made this commit. */
   command = '';
 
-  next(): State {
-    const next = new State();
-    for (const name of ['tiers', 'models', 'organisations', 'keys', 'stacks', 'nodes'] as const)
-      for (const [id, value] of this[name]) next[name].set(id, value as never);
-    for (const name of ['revoked', 'installed'] as const)
-      for (const value of this[name]) next[name].add(value);
-    return next;
+  next(command: string): State {
+    return Object.assign(new State(), structuredClone({ ...this }), { command });
   }
 
   /** Returns the nodes of a place that currently serve the model. */
@@ -55,123 +49,79 @@ class State {
       .map(([id]) => id);
   }
 
-  #update(id: string, change: Partial<Node>): void {
+  updateNode(id: string, change: Partial<Node>): void {
     const node = this.nodes.get(id);
     if (node) this.nodes.set(id, { ...node, ...change });
   }
 
-  #removeNodes(place: string): void {
+  removePlace(place: string): void {
     for (const [id, node] of this.nodes) if (node.place === place) this.nodes.delete(id);
   }
 
-  #removeStack(id: string): void {
+  removeStack(id: string): void {
     this.stacks.delete(id);
-    this.#removeNodes(`stack:${id}`);
-    for (const installed of this.installed)
-      if (installed.startsWith(`${id} `)) this.installed.delete(installed);
-  }
-
-  // biome-ignore lint/suspicious/noExplicitAny: the events are read without the product's schemas.
-  apply(type: string, data: any): void {
-    const { id } = data;
-    switch (type) {
-      case 'tier.set':
-        this.tiers.set(id, {
-          models: data.models === '*' ? '*' : new Set(data.models),
-          requestsPerMinute: data.requestsPerMinute ?? Number.POSITIVE_INFINITY,
-          concurrency: data.concurrency ?? Number.POSITIVE_INFINITY,
-          monthlyTokens: data.monthlyTokens ?? Number.POSITIVE_INFINITY,
-        });
-        return;
-      case 'tier.removed':
-        this.tiers.delete(id);
-        return;
-      case 'model.set':
-        this.models.set(id, { weight: data.weight });
-        return;
-      case 'model.removed':
-        this.models.delete(id);
-        return;
-      case 'organisation.set':
-        this.organisations.set(id, {
-          tier: data.tier,
-          isSuspended: this.organisations.get(id)?.isSuspended ?? false,
-        });
-        return;
-      case 'organisation.suspended': {
-        const organisation = this.organisations.get(id);
-        if (organisation) this.organisations.set(id, { ...organisation, isSuspended: data.suspended });
-        return;
-      }
-      case 'organisation.removed':
-        this.organisations.delete(id);
-        this.#removeNodes(`organisation:${id}`);
-        for (const [hash, key] of this.keys) if (key.organisation === id) this.keys.delete(hash);
-        for (const [stack, { organisation }] of this.stacks)
-          if (organisation === id) this.#removeStack(stack);
-        return;
-      case 'key.created':
-        this.keys.set(data.hash, {
-          id,
-          organisation: data.organisation,
-          expiresMs: data.expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(data.expiresAt),
-        });
-        return;
-      case 'key.revoked':
-        this.revoked.add(id);
-        return;
-      case 'stack.created':
-        this.stacks.set(id, { organisation: data.organisation, surface: data.surface });
-        return;
-      case 'stack.surface_set': {
-        const stack = this.stacks.get(id);
-        if (stack) this.stacks.set(id, { ...stack, surface: data.surface });
-        return;
-      }
-      case 'stack.removed':
-        this.#removeStack(id);
-        return;
-      case 'stack.model_installed':
-        this.installed.add(`${data.stack} ${data.model}`);
-        return;
-      case 'stack.model_uninstalled':
-        this.installed.delete(`${data.stack} ${data.model}`);
-        return;
-      case 'pool.model_installed':
-        this.installed.add(`pool ${data.model}`);
-        return;
-      case 'pool.model_uninstalled':
-        this.installed.delete(`pool ${data.model}`);
-        return;
-      case 'node.registered': {
-        const { place } = data;
-        const before = this.nodes.get(id);
-        this.nodes.set(id, {
-          place: place.kind === 'pool' ? 'pool' : `${place.kind}:${place.id}`,
-          ...{ owner: undefined, generation: before?.generation ?? 0, up: false, loaded: [] },
-          isDrained: before?.isDrained ?? false,
-        });
-        return;
-      }
-      case 'node.removed':
-        this.nodes.delete(id);
-        return;
-      case 'node.drained':
-      case 'node.undrained':
-        this.#update(id, { isDrained: type === 'node.drained' });
-        return;
-      case 'node.joined':
-        if (data.generation === (this.nodes.get(id)?.generation ?? 0) + 1)
-          this.#update(id, { owner: data.owner, generation: data.generation });
-        return;
-      case 'node.health_changed': {
-        const node = this.nodes.get(id);
-        if (node?.owner === data.owner && node?.generation === data.generation)
-          this.#update(id, { up: data.up, loaded: data.models });
-      }
-    }
+    this.removePlace(`stack:${id}`);
+    for (const each of this.installed) if (each.startsWith(`${id} `)) this.installed.delete(each);
   }
 }
+
+/** Data of an event, read without the product's schemas. */
+// biome-ignore lint/suspicious/noExplicitAny: each effect knows its event's data.
+type Data = any;
+
+/** Effect of each event on a state. Events that are not listed do not change answers. */
+const effects: Readonly<Record<string, (state: State, data: Data) => unknown>> = {
+  'tier.set': ({ tiers }, data) =>
+    tiers.set(data.id, {
+      models: data.models === '*' ? '*' : new Set(data.models),
+      requestsPerMinute: data.requestsPerMinute ?? Number.POSITIVE_INFINITY,
+      concurrency: data.concurrency ?? Number.POSITIVE_INFINITY,
+    }),
+  'tier.removed': ({ tiers }, { id }) => tiers.delete(id),
+  'model.set': ({ models }, { id, weight }) => models.set(id, { weight }),
+  'model.removed': ({ models }, { id }) => models.delete(id),
+  'organisation.set': ({ organisations }, { id, tier }) =>
+    organisations.set(id, { tier, isSuspended: organisations.get(id)?.isSuspended ?? false }),
+  'organisation.suspended': ({ organisations }, { id, suspended: isSuspended }) => {
+    const organisation = organisations.get(id);
+    if (organisation) organisations.set(id, { ...organisation, isSuspended });
+  },
+  'organisation.removed': (state, { id }) => {
+    state.organisations.delete(id);
+    state.removePlace(`organisation:${id}`);
+    for (const [hash, { organisation }] of state.keys) if (organisation === id) state.keys.delete(hash);
+    for (const [stack, { organisation }] of state.stacks) if (organisation === id) state.removeStack(stack);
+  },
+  'key.created': ({ keys }, { id, organisation, hash, expiresAt }) =>
+    keys.set(hash, {
+      ...{ id, organisation },
+      expiresMs: expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt),
+    }),
+  'key.revoked': ({ revoked }, { id }) => revoked.add(id),
+  'stack.created': ({ stacks }, { id, organisation }) => stacks.set(id, { organisation }),
+  'stack.removed': (state, { id }) => state.removeStack(id),
+  'stack.model_installed': ({ installed }, { stack, model }) => installed.add(`${stack} ${model}`),
+  'stack.model_uninstalled': ({ installed }, { stack, model }) => installed.delete(`${stack} ${model}`),
+  'pool.model_installed': ({ installed }, { model }) => installed.add(`pool ${model}`),
+  'pool.model_uninstalled': ({ installed }, { model }) => installed.delete(`pool ${model}`),
+  'node.registered': ({ nodes }, { id, place }) => {
+    const { generation = 0, isDrained = false } = nodes.get(id) ?? {};
+    const at = place.kind === 'pool' ? 'pool' : `${place.kind}:${place.id}`;
+    nodes.set(id, { place: at, owner: undefined, generation, up: false, isDrained, loaded: [] });
+  },
+  'node.removed': ({ nodes }, { id }) => nodes.delete(id),
+  'node.drained': (state, { id }) => state.updateNode(id, { isDrained: true }),
+  'node.undrained': (state, { id }) => state.updateNode(id, { isDrained: false }),
+  'node.joined': (state, { id, owner, generation }) => {
+    const isNext = generation === (state.nodes.get(id)?.generation ?? 0) + 1;
+    if (isNext) state.updateNode(id, { owner, generation });
+  },
+  'node.health_changed': (state, { id, owner, generation, up, models: loaded }) => {
+    const node = state.nodes.get(id);
+    const isOwner = node?.owner === owner && node?.generation === generation;
+    if (isOwner) state.updateNode(id, { up, loaded });
+  },
+};
 
 /** A request as its client sent it. */
 export interface ClientRequest {
@@ -190,6 +140,7 @@ export class Oracle {
   /** Time at which each position appeared on the log, in ms. */
   readonly timesMs: number[] = [0];
   #log: string | undefined;
+  readonly #organisations = new Map<string, string>();
   #hash = '0'.repeat(64);
 
   get end(): number {
@@ -203,12 +154,19 @@ export class Oracle {
     if (!isNext || (this.#log !== undefined && commit.log !== this.#log)) return false;
     this.#log = commit.log;
     this.#hash = createHash('sha256').update(value).digest('hex');
-    const state = (this.states.at(-1) as State).next();
-    state.command = commit.id;
-    for (const { type, data } of commit.events) state.apply(type, data);
+    const state = (this.states.at(-1) as State).next(commit.id);
+    for (const { type, data } of commit.events) {
+      effects[type]?.(state, data);
+      if (type === 'key.created') this.#organisations.set(data.hash, data.organisation);
+    }
     this.states.push(state);
     this.timesMs.push(nowMs);
     return true;
+  }
+
+  /** Returns the organisation for which a key was created, even if the key has ended since. */
+  organisationOf(key: string): string | undefined {
+    return this.#organisations.get(createHash('sha256').update(key).digest('hex'));
   }
 
   /** Returns the last position that was on the log at this time. */

@@ -8,8 +8,9 @@ import { usageTopic } from '../../schemas/records/usage.ts';
 import type { Exchange } from './clients.ts';
 import type { Member } from './fleet.ts';
 import type { Journal } from './journal.ts';
+import { Limits } from './limits.ts';
 import type { CommandOutcome } from './operators.ts';
-import { type Allowed, answerOf, Oracle, tierOf } from './oracle.ts';
+import { type Allowed, answerOf, type ClientRequest, Oracle, tierOf } from './oracle.ts';
 import type { Scheduler } from './scheduler.ts';
 
 /** Age of a gateway's last proof of freshness, in ms, from which it must not accept keys. */
@@ -33,16 +34,22 @@ interface UsageRow {
   readonly n: number;
 }
 
+/** A position before which no later request may be decided. */
+interface Floor {
+  readonly position: number;
+  readonly atMs: number;
+}
+
 export class Referee {
   readonly oracle = new Oracle();
   violation: Violation | undefined;
   readonly counts = { answers: 0, completed: 0, refused: 0, lost: 0, commits: 0, skipped: 0 };
   readonly #scheduler: Scheduler;
   readonly #journal: Journal;
-  /** Lowest position of the log that each gateway process may be at, according to its earlier answers. */
-  readonly #floors = new WeakMap<object, number>();
+  /** Lowest positions that each gateway process may be at, according to its earlier answers. */
+  readonly #floors = new WeakMap<object, Floor[]>();
   /** Positions that all gateways have confirmed, and the times at which the operator learned of it. */
-  #confirmed: { readonly position: number; readonly atMs: number }[] = [];
+  readonly #confirmed: Floor[] = [];
   /**
    * Troubles of each machine, such as being down or cut off: the number that still last, and the time at which the latest one
    * ended.
@@ -54,12 +61,19 @@ export class Referee {
   readonly #digests = new Map<string, { readonly digest: string; readonly by: string }>();
   /** Name of the node that answered each prompt. */
   readonly #servedBy = new Map<string, string>();
+  readonly #asked = new Map<string, { readonly organisation: string; readonly model: string }>();
+  readonly #limits: Limits;
   readonly #rows = new Map<string, UsageRow>();
   readonly #completed = new Map<string, { readonly gateway: string; readonly endedMs: number }>();
 
-  constructor(scheduler: Scheduler, journal: Journal) {
+  constructor(scheduler: Scheduler, journal: Journal, gateways: number) {
     this.#scheduler = scheduler;
     this.#journal = journal;
+    this.#limits = new Limits({
+      ...{ scheduler, oracle: this.oracle, gateways },
+      hadFault: (sinceMs) => [...this.#troubles.keys()].some((machine) => this.#hadTrouble(machine, sinceMs)),
+      fail: (what) => this.fail('I14', what),
+    });
   }
 
   fail(rule: string, what: string): void {
@@ -92,8 +106,27 @@ export class Referee {
     this.#confirmed.push({ position, atMs: this.#scheduler.nowMs });
   }
 
-  servedBy(prompt: string, node: string): void {
+  /** A client sends a request. */
+  asked(prompt: string, { key, model }: ClientRequest): void {
+    const organisation = key === undefined ? undefined : this.oracle.organisationOf(key);
+    if (organisation !== undefined) this.#asked.set(prompt, { organisation, model });
+  }
+
+  /** A node begins to answer a request. */
+  began(prompt: string, node: string): void {
+    const before = this.#servedBy.get(prompt);
+    if (before !== undefined)
+      this.fail('answer', `${prompt} was sent to ${node}, although ${before} had received it`);
     this.#servedBy.set(prompt, node);
+    const asked = this.#asked.get(prompt);
+    if (asked === undefined) this.fail('answer', `${node} answers ${prompt}, whose key nobody has`);
+    else this.#limits.began(prompt, asked.organisation, asked.model);
+  }
+
+  /** A node has ended its answer. */
+  ended(prompt: string): void {
+    const { organisation } = this.#asked.get(prompt) ?? {};
+    if (organisation !== undefined) this.#limits.ended(prompt, organisation);
   }
 
   onRecord(topic: string, _offset: number, value: Buffer): void {
@@ -125,14 +158,18 @@ export class Referee {
     }
   }
 
-  onExchange({ request, prompt, gateway, beganMs, endedMs, answer }: Exchange): void {
+  onExchange({ request, prompt, gateway, beganMs, endedMs, answer, isAbandoned }: Exchange): void {
     const process = gateway.process as object;
     const { stack, model } = request;
     const where = `${gateway.name} ${stack ?? 'shared'} ${model}`;
     if (answer === undefined) {
       this.counts.lost++;
       this.#journal.note('client', `${where} lost`);
-      if (!this.#hadTrouble(gateway.name, beganMs - 1000))
+      const nodes = [this.#servedBy.get(prompt) ?? ''];
+      if (
+        !isAbandoned &&
+        ![gateway.name, ...nodes].some((machine) => this.#hadTrouble(machine, beganMs - 1000))
+      )
         this.fail('answer', `${where}: the connection was lost without a fault`);
       return;
     }
@@ -147,7 +184,7 @@ export class Referee {
     const from = this.#from(process, beganMs);
     for (let position = from; position <= to; position++) {
       if (!this.#explains(position, request, gateway, beganMs, { refusal, node })) continue;
-      this.#floors.set(process, position);
+      this.#floors.set(process, [...(this.#floors.get(process) ?? []), { position, atMs: endedMs }]);
       return;
     }
     const allowed = answerOf(this.oracle.states[to] as never, request, this.#scheduler.wallMs(gateway));
@@ -160,8 +197,9 @@ export class Referee {
   /** Returns the lowest position by which a request that began at this time may be decided. */
   #from(process: object, beganMs: number): number {
     const fresh = this.oracle.positionAt(beganMs - fencedAfterMs);
-    const confirmed = this.#confirmed.filter(({ atMs }) => atMs < beganMs).map(({ position }) => position);
-    return Math.max(1, fresh, this.#floors.get(process) ?? 0, ...confirmed);
+    const floors = [...this.#confirmed, ...(this.#floors.get(process) ?? [])];
+    const earlier = floors.filter(({ atMs }) => atMs < beganMs).map(({ position }) => position);
+    return Math.max(1, fresh, ...earlier);
   }
 
   #explains(

@@ -30,13 +30,14 @@ const quietMs = 5000;
 export async function simulate({ minutes, ...options }: RunOptions): Promise<RunResult> {
   const { scheduler, journal } = options;
   const endMs = minutes * 60_000;
-  const plan = planNodes(scheduler);
-  const referee = new Referee(scheduler, journal);
+  const gateways = scheduler.pick([2, 3, 3, 4, 6]);
+  const plans = planNodes(scheduler);
+  const referee = new Referee(scheduler, journal, gateways);
   const fleet = new Fleet({
     ...options,
-    gateways: 3,
-    nodes: plan,
-    onServed: (prompt, node) => referee.servedBy(prompt, node),
+    gateways,
+    nodes: plans,
+    serving: referee,
   });
   fleet.brokers.onRecord = (...record) => referee.onRecord(...record);
   const onUncaught = (owner: Member['process'], error: unknown): void => {
@@ -51,17 +52,20 @@ export async function simulate({ minutes, ...options }: RunOptions): Promise<Run
   const operators = new Operators(scheduler, fleet, journal);
   operators.onConfirmed = (position) => referee.confirmed(position);
   const faults = new Faults(scheduler, fleet, referee, journal, endMs - calmMs);
-  const clients = new Clients(scheduler, fleet, operators, (exchange) => referee.onExchange(exchange));
+  const clients = new Clients(scheduler, fleet, operators, referee);
   const isCalm = (): boolean => scheduler.nowMs > endMs - calmMs;
 
   const play = async (): Promise<void> => {
     for (const member of fleet.members) referee.trouble(member.name, 1);
     await Promise.all([...fleet.nodes, ...fleet.controlPlanes].map((member) => fleet.boot(member)));
-    await operators.command('fleet.apply', { fleet: fleetFile(plan, (id) => fleet.nodeUrl(id), scheduler) });
+    await operators.command('fleet.apply', { fleet: fleetFile(plans, (id) => fleet.nodeUrl(id), scheduler) });
+    for (const [node, { hasAgent }] of Object.entries(plans))
+      if (hasAgent) fleet.tokens.set(node, await operators.createToken(node));
+    await Promise.all(fleet.agents.map((member) => fleet.boot(member)));
     for (const organisation of organisations) await operators.createKey(organisation);
     await Promise.all(fleet.gateways.map((member) => fleet.boot(member)));
     for (const member of fleet.members) referee.trouble(member.name, -1);
-    for (let client = 0; client < 10; client++) void clients.run(2000);
+    for (let client = 0; client < 20; client++) void clients.run(3000);
     for (let operator = 0; operator < 2; operator++)
       void (async () => {
         while (!isCalm()) {

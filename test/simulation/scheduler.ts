@@ -47,9 +47,8 @@ export class SimulatedProcess {
 }
 
 export interface Event {
-  atMs: number;
-  order: number;
-  owner: SimulatedProcess;
+  readonly atMs: number;
+  readonly owner: SimulatedProcess;
   run: (() => void) | undefined;
 }
 
@@ -69,8 +68,8 @@ export class Scheduler {
   onUncaught: (owner: SimulatedProcess, error: unknown) => void = (_owner, error) => {
     throw error;
   };
-  readonly #heap: Event[] = [];
-  #order = 0;
+  /** The next event is the last. Of events at one time, the one that was added first runs first. */
+  readonly #waiting: Event[] = [];
 
   constructor(seed: number) {
     this.random = seededRandom(seed);
@@ -106,8 +105,15 @@ export class Scheduler {
     // Code has continued after its event ended, so it depends on more than the seed, and its next event would belong to no
     // process.
     if (owner === this.#nobody) this.onUncaught(owner, new Error('began outside of an event'));
-    const event: Event = { atMs, order: this.#order++, owner, run };
-    push(this.#heap, event);
+    const event: Event = { atMs, owner, run };
+    let from = 0;
+    // Binary search: later events come first.
+    for (let to = this.#waiting.length; from < to; ) {
+      const middle = (from + to) >> 1;
+      if ((this.#waiting[middle] as Event).atMs > atMs) from = middle + 1;
+      else to = middle;
+    }
+    this.#waiting.splice(from, 0, event);
     return event;
   }
 
@@ -127,12 +133,12 @@ export class Scheduler {
   async run(untilMs: number, isDone: () => boolean = () => false): Promise<void> {
     this.isRunning = true;
     while (!isDone()) {
-      const event = this.#heap[0];
+      const event = this.#waiting.at(-1);
       if (event === undefined || event.atMs > untilMs) {
         this.nowMs = Math.max(this.nowMs, untilMs);
         return;
       }
-      pop(this.#heap);
+      this.#waiting.pop();
       if (event.run === undefined || event.owner.isOver) continue;
       this.nowMs = Math.max(this.nowMs, event.atMs);
       await this.#step(event.owner, event.run);
@@ -154,36 +160,4 @@ export class Scheduler {
     this.current = this.#nobody;
     processScope.current = this.#nobody;
   }
-}
-
-function isBefore(a: Event, b: Event): boolean {
-  return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
-}
-
-/** Adds an event to a binary heap, in which `heap[0]` is the next event. */
-function push(heap: Event[], event: Event): void {
-  let at = heap.length;
-  while (at > 0) {
-    const parent = (at - 1) >> 1;
-    const above = heap[parent] as Event;
-    if (isBefore(above, event)) break;
-    heap[at] = above;
-    at = parent;
-  }
-  heap[at] = event;
-}
-
-function pop(heap: Event[]): void {
-  const last = heap.pop() as Event;
-  if (heap.length === 0) return;
-  let at = 0;
-  for (;;) {
-    let child = 2 * at + 1;
-    if (child >= heap.length) break;
-    if (child + 1 < heap.length && isBefore(heap[child + 1] as Event, heap[child] as Event)) child++;
-    if (isBefore(last, heap[child] as Event)) break;
-    heap[at] = heap[child] as Event;
-    at = child;
-  }
-  heap[at] = last;
 }

@@ -17,6 +17,12 @@ import type { Machine, Scheduler, SimulatedProcess } from './scheduler.ts';
 const wayMs = [0.2, 4] as const;
 const unansweredMs = [500, 3000] as const;
 
+interface Reader {
+  readonly topic: string;
+  readonly owner: SimulatedProcess;
+  readonly wake: () => void;
+}
+
 /** The server side of the log: its topics, and the faults that currently apply. */
 export class Brokers {
   /** Machines that currently cannot reach the log. */
@@ -27,7 +33,7 @@ export class Brokers {
   onRecord: (topic: string, offset: number, value: Buffer) => void = () => undefined;
   readonly #scheduler: Scheduler;
   readonly #topics = new Map<string, MemoryTopic>();
-  readonly #readers = new Set<{ readonly wake: () => void; readonly owner: SimulatedProcess }>();
+  readonly #readers = new Set<Reader>();
 
   constructor(scheduler: Scheduler) {
     this.#scheduler = scheduler;
@@ -47,26 +53,28 @@ export class Brokers {
   store(name: string, value: Uint8Array, signature: Uint8Array | null): number {
     const offset = this.topic(name).add(value, signature);
     this.onRecord(name, offset, Buffer.from(value));
-    this.wakeReaders();
+    this.wakeReaders(name);
     return offset;
   }
 
-  /** Waits until any topic changes, or until a machine is cut off or reaches the log again. */
-  changed(signal: AbortSignal | undefined): Promise<void> {
+  /** Waits until the topic changes, or until a machine is cut off or reaches the log again. */
+  changed(topic: string, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
         this.#readers.delete(reader);
         signal?.removeEventListener('abort', wake);
         resolve();
       };
-      const reader = { wake, owner: this.#scheduler.current };
+      const reader = { topic, wake, owner: this.#scheduler.current };
       this.#readers.add(reader);
       signal?.addEventListener('abort', wake, { once: true });
     });
   }
 
-  wakeReaders(): void {
+  /** Wakes the readers of a topic, or of all. */
+  wakeReaders(topic?: string): void {
     for (const reader of this.#readers) {
+      if (topic !== undefined && reader.topic !== topic) continue;
       this.#readers.delete(reader);
       this.#scheduler.after(this.#scheduler.between(...wayMs), reader.wake, reader.owner);
     }
@@ -121,7 +129,7 @@ class SimulatedLog implements TimedLog {
       if (next > topic.end) throw new LogTruncated(`the log ends at offset ${topic.end}, before ${next}`);
       const records = topic.read(next, recordsMax, bytesMax);
       options.onRead?.();
-      if (records.length === 0) await this.#brokers.changed(ended);
+      if (records.length === 0) await this.#brokers.changed(this.#name, ended);
       else {
         next += records.length;
         yield { records, nextOffset: next };

@@ -7,12 +7,20 @@ export const stacks = ['stk-amber-otter-1', 'stk-blue-finch-2', 'stk-calm-heron-
 export const organisations = Array.from({ length: 8 }, (_, n) => `org-${n + 1}`);
 export const tiers = ['Starter', 'Team', 'Platinum'] as const;
 
-/** Place and models of each node, by the node's name. */
-export type NodePlan = Readonly<
-  Record<string, { readonly place: string; readonly models: readonly string[] }>
->;
+export interface NodePlan {
+  /** `pool`, a stack or an organisation. */
+  readonly place: string;
+  readonly models: readonly string[];
+  /** Whether the node has an agent. If not, a control plane probes it. */
+  readonly hasAgent: boolean;
+  /** Pace of the node's streams. 0 means as fast as possible. */
+  readonly tokensPerSecond: number;
+}
 
-export function planNodes(scheduler: Scheduler): NodePlan {
+/** Nodes by their ids. */
+export type NodePlans = Readonly<Record<string, NodePlan>>;
+
+export function planNodes(scheduler: Scheduler): NodePlans {
   const some = (): string[] => {
     const chosen = models.filter(() => scheduler.chance(0.6));
     return chosen.length > 0 ? chosen : [scheduler.pick(models)];
@@ -22,28 +30,48 @@ export function planNodes(scheduler: Scheduler): NodePlan {
     ...stacks.flatMap((stack) => [stack, stack]).slice(0, 4),
     ...organisations.slice(0, 2),
   ];
-  return Object.fromEntries(places.map((place, n) => [`node-${n + 1}`, { place, models: some() }]));
+  const plan = (place: string): NodePlan => ({
+    ...{
+      place,
+      models: some(),
+      hasAgent: scheduler.chance(0.4),
+      tokensPerSecond: scheduler.pick([0, 10, 40]),
+    },
+  });
+  return Object.fromEntries(places.map((place, n) => [`node-${n + 1}`, plan(place)]));
 }
 
-export function fleetFile(nodes: NodePlan, url: (node: string) => string, scheduler: Scheduler): FleetFile {
+export function fleetFile(nodes: NodePlans, url: (node: string) => string, scheduler: Scheduler): FleetFile {
   const at = (place: string) =>
     Object.entries(nodes)
       .filter(([, node]) => node.place === place)
-      .map(([id]) => ({ id, url: url(id), dialect: 'vllm' as const }));
+      .map(([id, { hasAgent }]) => ({ id, url: url(id), dialect: 'vllm' as const, agent: hasAgent }));
   const limits = { requestsPerMinute: 600, concurrency: 40, contextTokens: 8192, monthlyTokens: 50_000_000 };
   return {
     version: 1,
     models: models.map((id) => ({ id, family: 'echo', weight: id === 'echo-large' ? 4 : 1 })),
     tiers: [
-      { id: 'Starter', ...limits, requestsPerMinute: 12, concurrency: 4, models: ['echo-small'] },
-      { id: 'Team', ...limits, requestsPerMinute: 60, models: ['echo-small', 'echo-large', 'echo-embed'] },
+      {
+        id: 'Starter',
+        ...limits,
+        requestsPerMinute: 20,
+        concurrency: 4,
+        models: ['echo-small', 'echo-large'],
+      },
+      {
+        id: 'Team',
+        ...limits,
+        requestsPerMinute: 40,
+        concurrency: 12,
+        models: ['echo-small', 'echo-large', 'echo-embed'],
+      },
       { id: 'Platinum', ...limits, models: '*' },
     ],
     pool: { models: models.filter(() => scheduler.chance(0.8)), nodes: at('pool') },
     organisations: organisations.map((id, n) => ({
       id,
       name: id,
-      tier: scheduler.pick(tiers),
+      tier: tiers[n % tiers.length] as string,
       nodes: at(id),
       // The first two organisations share the three stacks.
       stacks: stacks
