@@ -39,7 +39,7 @@ export class NodeAgent {
     });
   }
 
-  /** Starts watching the engine and then the link. Resolves after the first probe, so that the first heartbeat is correct. */
+  /** Starts the engine watch, then the link. Resolves after the first probe, so that the first heartbeat is correct. */
   async start(): Promise<void> {
     await within(
       this.engine.start(() => this.link.sendHeartbeat()),

@@ -31,7 +31,7 @@ export class EngineError extends Error {
   }
 }
 
-/** Returns the response body. Throws EngineError for any status other than 200, or errors of `undici`. */
+/** Returns the response body. Throws `EngineError` for any status other than 200, or errors of `undici`. */
 export async function requestEngine(target: EngineTarget, engineRequest: EngineRequest): Promise<string> {
   const bytes = new ChunkBuffer({ bytesMax: responseBytesMax });
   for await (const part of streamEngine(target, engineRequest)) {

@@ -24,7 +24,7 @@ const sources: Readonly<Record<Dialect, Source | undefined>> = {
 const timeoutMs = 1000;
 const countMax = 1_000_000;
 
-/** Reads the number of requests in flight, or returns undefined if it is not reported or not reachable. Never throws. */
+/** Reads the number of requests in flight, or undefined if the engine does not report it or is unreachable. Never throws. */
 export async function readInFlight(dialect: Dialect, target: EngineTarget): Promise<number | undefined> {
   const source = sources[dialect];
   if (source === undefined) return undefined;

@@ -12,7 +12,7 @@ import type { ModelLoader } from './model-loader.ts';
 export interface ModelSyncOptions {
   readonly engine: Engine;
   readonly logger: Logger;
-  /** Pause in ms after the first failure. It doubles with each further one. Default: 30,000. */
+  /** Pause in ms after the first failure. It doubles with each further one. Default: 30 000. */
   readonly retryMsMin?: number;
 }
 

@@ -104,7 +104,7 @@ function isGatewayToken(token: string | undefined, { gatewayToken, previousGatew
   return isSameSecret(token, gatewayToken) || isSameSecret(token, previousGatewayToken);
 }
 
-/** Throws CommandError if the actor may not call routes with this access. Does not consider a route's parameters. */
+/** Throws `CommandError` if the actor may not call routes with this access. Does not consider a route's parameters. */
 export function checkAccess(db: Database, actor: Actor, access: Access): void {
   if (actor.person === undefined) return;
   if (typeof access === 'string') authorise(db, actor, 'operator', () => undefined);

@@ -15,7 +15,7 @@ type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
 
 type CommandQuery = z.output<typeof commandQuerySchema>;
 
-/** Parses a command's staging options. `file` contains the release options of a fleet document. Throws CommandError. */
+/** Parses a command's staging options. `file` contains the release options of a fleet document. Throws `CommandError`. */
 export function readStaging(
   { board }: Pick<AdminContext, 'board'>,
   query: CommandQuery,

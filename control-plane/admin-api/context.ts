@@ -99,7 +99,7 @@ export interface RequestCaller {
 
 const callers = new WeakMap<FastifyRequest, RequestCaller>();
 
-/** Sets a request's caller. For listeners that do not identify callers by the operator token. */
+/** Sets a request's caller, for listeners that do not identify callers by the operator token. */
 export function setCaller(request: FastifyRequest, caller: RequestCaller): void {
   callers.set(request, caller);
 }
@@ -145,7 +145,7 @@ export function createPastReader(request: FastifyRequest, reply: FastifyReply): 
   return { caller: callerName(requestActor(request)), client: clientSignal(reply) };
 }
 
-/** Waits until position `min` is folded. Throws CommandError after ten seconds. */
+/** Waits until position `min` is folded. Throws `CommandError` after ten seconds. */
 export async function awaitPosition(
   { replicator }: Pick<AdminContext, 'replicator'>,
   min: number | undefined,
@@ -168,7 +168,7 @@ export async function openState(
   return context.past.at(seq, reader);
 }
 
-/** Parses a query. Throws CommandError `InvalidCommand`, which lists every fault. */
+/** Parses a query. Throws `CommandError` `InvalidCommand`, which lists every fault. */
 export function parseQuery<Schema extends z.ZodType>(schema: Schema, query: unknown): z.output<Schema> {
   const parsed = schema.safeParse(query);
   if (parsed.success) return parsed.data;

@@ -105,7 +105,7 @@ function findStatusFault(board: StatusBoard, replica: string): TopicReading['fai
   return { seconds, reason: 'this replica does not read back the reports that it writes', isReached: true };
 }
 
-/** Adds a failure of the status topic that only the status board knows, which happens with a log without brokers. */
+/** Adds a failure of the status topic that only the status board knows, for example if the log has no brokers. */
 function topicFacts(readings: readonly TopicReading[], failing: TopicReading['failing']): TopicReading[] {
   const isKnown = readings.some(({ topic, failing }) => topic === statusTopic && failing !== undefined);
   if (failing === undefined || isKnown) return [...readings];

@@ -79,7 +79,7 @@ function noRecord(unanswered: readonly string[]): CommandError {
 
 type Moment = ExplainRequest['at'];
 
-/** Reads the counters for an explanation. To compare two moments, only tokens count: the past contains nothing else. */
+/** Reads counters for an explanation. A comparison of moments uses tokens only, because the past contains nothing else. */
 function readCounters(
   context: Context,
   ask: Pick<ExplainRequest, 'key' | 'organisation' | 'diff'>,

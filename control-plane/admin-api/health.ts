@@ -55,7 +55,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
 
 const reportedMs = 10_000;
 
-/** Whether reads should go to another replica. False while the log is unreachable: others are probably no better off. */
+/** Whether reads should go to another replica. False if the log is unreachable, because others are probably no better off. */
 function isSurpassed({ board, replica, replicator }: Replica): boolean {
   if (!replicator.reachable) return false;
   return board.controlPlanes().some(({ report: { name, halted, stopped }, seenMs }) => {

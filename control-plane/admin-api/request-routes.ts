@@ -35,7 +35,7 @@ function isHidden(name: 'node' | 'cause'): boolean {
   return requestFields[name].seenBy === 'operator';
 }
 
-/** Throws CommandError if the actor may not make this query. A stream repeats this check while it lasts. */
+/** Throws `CommandError` if the actor may not make this query. A stream repeats this check while it lasts. */
 function authoriseQuery({ snapshot }: Context, actor: Actor, query: Filters): void {
   authorise(snapshot.db, actor, readingRoles, () => query.organisation);
   if (actor.person !== undefined && query.node !== undefined && isHidden('node'))
@@ -178,7 +178,7 @@ export interface Following {
   mayFollow(): boolean;
 }
 
-/** Longest time in ms that a follower may stop reading. Then its stream is cut off. Until then, some rows are kept. */
+/** Longest time in ms that a follower may stop reading. Until then a limited number of rows waits, then the stream ends. */
 const readWithinMs = 30_000;
 /** Maximum number of rows in one message. If there are more, they are sent as several messages. */
 const rowsPerMessageMax = 500;
@@ -267,7 +267,7 @@ async function send(
   const { actor, query } = following;
   let sent: Set<string> | undefined;
   for await (const { rows, silent, missed } of context.liveRequests.follow(context, asked, client)) {
-    // Creates this for each batch, so that keys that were created or renamed in the meantime are known.
+    // Creates a new one for each batch, so that keys created or renamed in the meantime are known.
     const shown = new Shown(context, actor, query);
     const given = rows.flatMap((row) => shown.row(row) ?? []);
     if (sent === undefined) {

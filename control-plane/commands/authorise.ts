@@ -10,7 +10,7 @@ import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findMember, listMemberships } from '../state/tenants.ts';
 
-/** Caller of a command: the person named here, or an operator if `person` is undefined. */
+/** Caller of a command: a member, identified by `person`, or an operator if `person` is undefined. */
 export interface Actor {
   readonly person?: string | undefined;
   /** The operator's id, if known. It appears in records but grants no rights. */
@@ -53,7 +53,7 @@ export function findRole(db: Database, actor: Actor, organisation: string): Role
 }
 
 /**
- * Throws CommandError `Forbidden` unless the actor has access. `findOrganisation` returns undefined for a missing resource.
+ * Throws `CommandError` `Forbidden` unless the actor has access. `findOrganisation` returns undefined for a missing resource.
  */
 export function authorise(
   db: Database,

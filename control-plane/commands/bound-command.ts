@@ -33,7 +33,7 @@ export interface CommandRequest {
   /** If set, the command is refused unless the state is at this position. */
   readonly ifAt?: number | undefined;
   readonly dryRun?: boolean | undefined;
-  /** Skips the guards, and the check that all gateways understand the events. */
+  /** Whether to skip the guards, and the check that all gateways understand the events. */
   readonly force?: boolean | undefined;
   /** Returns whether the effect that was computed earlier is still the same. If not, the command fails with `EffectMoved`. */
   readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
@@ -81,11 +81,11 @@ export interface BoundCommand extends Omit<CommandRequest, 'actor'> {
   /** SHA-256 of the command's canonical text. A repeat must have the same hash. */
   readonly hash: string;
   readonly by: string;
-  /** Throws CommandError. Runs first, so that a refused caller learns nothing about other callers' commands. */
+  /** Throws `CommandError`. Runs first, so that a refused caller learns nothing about other callers' commands. */
   authorise?(): void;
   /** Prepares the plan in short slices, so that other work can run in between. `plan` reports any errors. */
   planAhead?(): Promise<void>;
-  /** Plans the command from the state at `head` alone. Throws CommandError. Called once per attempt. */
+  /** Plans the command from the state at `head` alone. Throws `CommandError`. Called once per attempt. */
   plan(nowMs: number, head: Head): PlannedCommand;
   /** Answers a repeated command. `subject` is the id of the resource that the first run created. */
   repeated(subject: string | null): object;

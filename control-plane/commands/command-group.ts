@@ -21,7 +21,7 @@ import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 const attemptsMax = 12;
 /** Longest time in ms that a command may wait for the log, over all its attempts. */
 export const timeoutMs = 10_000;
-/** Bounds on one group, so that planning and folding it do not block the event loop. */
+/** Maximum number of commands in a group. All these limits keep planning and folding a group from blocking the event loop. */
 export const groupMax = 64;
 const groupBytesMax = 256 * 1024;
 const groupPlanMs = 10;
@@ -82,7 +82,7 @@ export class CommandGroups {
     this.#options = options;
   }
 
-  /** Queues a command and resolves with its result. Rejects with CommandError or an error of the log. */
+  /** Queues a command and resolves with its result. Rejects with `CommandError` or an error of the log. */
   run(command: BoundCommand): Promise<CommandResult> {
     return new Promise((resolve, reject) => {
       const deadline = performance.now() + timeoutMs;
@@ -109,7 +109,7 @@ export class CommandGroups {
     this.#isRunning = false;
   }
 
-  /** Re-plans the large command if its plan is stale, and puts it first, because nothing else writes meanwhile. */
+  /** Re-plans a large command in the queue if its plan is stale, and puts it first, because nothing else writes meanwhile. */
   async #planAhead(): Promise<void> {
     const large = this.#waiting.find(({ command }) => command.planAhead !== undefined);
     if (large === undefined) return;
@@ -150,8 +150,8 @@ export class CommandGroups {
   }
 
   /**
-   * Settles appends whose outcome is unknown. It writes a no-op for each position, because the first of the two records in
-   * the log wins. Returns the offsets of the no-ops, or none if the log stayed unavailable until the deadline.
+   * Settles appends whose outcome is unknown. Writes a no-op at the position of each, because only the first record at a
+   * position counts. Returns the offsets of the no-ops, or none if the log stayed unavailable until the deadline.
    */
   async #fence(
     records: readonly { readonly waiter: Waiter; readonly record: Answered<NextCommit> }[],
@@ -329,7 +329,7 @@ function mayTryAgain(waiter: Waiter): boolean {
   return false;
 }
 
-/** Answers a command that has already run. Throws CommandError `Conflict` if its id was used for another command. */
+/** Answers a command that has already run. Throws `CommandError` `Conflict` if its id was used for another command. */
 function repeat(
   command: BoundCommand,
   before: { seq: number; hash: string | null; subject: string | null },

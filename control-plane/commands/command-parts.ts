@@ -34,7 +34,7 @@ export function* sizedPlan(plan: CommandPlan): Generator<void, SizedPlan> {
 }
 
 /**
- * Returns the first part of a plan. `emptyBytes` is the size of a record without events. Throws CommandError if the plan
+ * Returns the first part of a plan. `emptyBytes` is the size of a record without events. Throws `CommandError` if the plan
  * needs several commits and `inParts` is false.
  */
 export function firstPart({ plan, sizes }: SizedPlan, emptyBytes: number, inParts: boolean): PlanPart {

@@ -1,9 +1,9 @@
 /**
- * Writes commands to the log. Each command is authorised and waits for its turn. Then, in a group (`command-group.ts`), it is
- * folded to the head, authorised again, planned, previewed and appended, and waits until the fold accepts its record. The
- * chain of hashes makes each append conditional on the previous commit, so any number of replicas may write without a leader
- * or a lock. A command is answered only once its outcome is known: done, refused, or `OutcomeUnknown`, which a repeat with
- * the same id settles.
+ * Writes commands to the log. Each command is authorised and waits for its turn. Then, as part of a group
+ * (`command-group.ts`), the state is folded to the head, and the command is authorised again, planned, previewed and
+ * appended. It waits until the fold accepts its record. The chain of hashes makes each append conditional on the previous
+ * commit, so any number of replicas may write without a leader or a lock. A command is answered only once its outcome is
+ * known: done, refused, or `OutcomeUnknown`, which a repeat with the same id settles.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { genesisPrev, type Via } from '../../schemas/events/commit.ts';
@@ -47,7 +47,7 @@ export class CommandWriter {
     this.#groups = new CommandGroups(options);
   }
 
-  /** Runs one command of the admin API. Rejects with CommandError. */
+  /** Runs one command of the admin API. Rejects with `CommandError`. */
   run(
     of: CommandDefinition,
     raw: { readonly params?: unknown; readonly body?: unknown },
@@ -71,7 +71,7 @@ export class CommandWriter {
     });
   }
 
-  /** Writes events of this replica itself. `events` computes them from the state at the head. Rejects with CommandError. */
+  /** Writes events of this replica itself. `events` computes them from the state at the head. Rejects with `CommandError`. */
   write(id: string, by: string, events: () => readonly KnownEvent[], via?: Via): Promise<void> {
     return this.#asCommand(id, () => this.#write(theReplica, { id, by, via }, events));
   }

@@ -48,7 +48,7 @@ export interface CommandContext {
   readonly nowMs: number;
   readonly actor: Actor;
   readonly mint: RandomSource;
-  /** Skips the guards. */
+  /** Whether to skip the guards. */
   readonly force?: boolean | undefined;
   /** The log's signers. Absent if the log is not signed. */
   readonly signing?: SigningView | undefined;
@@ -165,7 +165,7 @@ export function defineCommands<Name extends CommandName>(
   return Object.fromEntries(definitions);
 }
 
-/** Parses the parameters and body. Throws CommandError `InvalidCommand`, which lists every fault. */
+/** Parses the parameters and body. Throws `CommandError` `InvalidCommand`, which lists every fault. */
 export function parseInput(
   definition: CommandDefinition,
   raw: { readonly params?: unknown; readonly body?: unknown },
@@ -176,7 +176,7 @@ export function parseInput(
   };
 }
 
-/** Throws CommandError unless the actor may run this command. */
+/** Throws `CommandError` unless the actor may run this command. */
 export function authoriseCommand(
   definition: CommandDefinition,
   db: Database,
@@ -186,7 +186,7 @@ export function authoriseCommand(
   authorise(db, actor, definition.access, () => definition.findOrganisation?.(db, input));
 }
 
-/** Decides a command, then checks its events against the guards that apply to all commands. Throws CommandError. */
+/** Decides a command, then checks its events against the guards that apply to all commands. Throws `CommandError`. */
 export function planCommand(
   definition: CommandDefinition,
   db: Database,

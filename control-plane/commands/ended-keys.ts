@@ -77,7 +77,7 @@ export class EndedKeys {
     await this.#running;
   }
 
-  /** Removes up to one commit of ended keys and returns their number. Rejects with CommandError. */
+  /** Removes up to one commit of ended keys and returns their number. Rejects with `CommandError`. */
   async forget(): Promise<number> {
     const { name, snapshot, writer } = this.#options;
     const untilMs = this.#endedUntilMs();
@@ -92,8 +92,7 @@ export class EndedKeys {
   }
 
   /**
-   * Returns the time before which keys must have ended to be removed. If a clock leaps ahead, it still advances no faster
-   * than real time.
+   * Returns the time up to which ended keys are removed. Even if a clock leaps ahead, it advances no faster than real time.
    */
   #endedUntilMs(): number | undefined {
     const { replicator, forgetAfterMs = forgetAfterMsDefault, now = wallClockMs } = this.#options;

@@ -10,7 +10,7 @@ import { type CommandContext, defineCommands } from './definition.ts';
 import { needAll, numberedIds } from './many.ts';
 import { needKey, needOrganisation } from './preconditions.ts';
 
-/** Returns when a key created at `nowMs` expires (ms since 1970), or null if never. A year from 29 February ends 1 March. */
+/** Returns a key's expiry time in ms since 1970, or null if it never expires. A year from 29 February ends on 1 March. */
 export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null {
   switch (choice) {
     case 'never':

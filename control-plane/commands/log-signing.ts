@@ -4,7 +4,7 @@ import { CommandError } from '../core/command-error.ts';
 
 const guide = 'see docs/security.md, "Signatures"';
 
-/** Throws, to prevent the start, if the key and the log's signers do not match. The message contains the next step. */
+/** Throws an error, which prevents the start, if the key and the log's signers do not match. It contains the next step. */
 export function checkSigner(
   signers: readonly string[],
   signer: Signer | undefined,
@@ -22,7 +22,7 @@ export function checkSigner(
     );
 }
 
-/** Throws CommandError if readers of the log would reject this replica's records. */
+/** Throws `CommandError` if readers of the log would reject this replica's records. */
 export function checkMaySign(signers: readonly string[], signer: Signer | undefined): void {
   if (maySign(signers, signer)) return;
   throw new CommandError(

@@ -4,7 +4,7 @@ import { CommandError } from '../core/command-error.ts';
 
 const detailsMax = 200;
 
-/** Derives ids for the resources that a command creates from the first one, by which a repeat of the command finds them. */
+/** Derives further ids from the first one, so that a repeat of the command, which knows the first, gets the same ids. */
 export function numberedIds(kind: string, first: string, count: number): string[] {
   const others = Array.from({ length: count - 1 }, (_, index) => derivedId(kind, `${first} ${index + 1}`));
   return [first, ...others];
@@ -19,7 +19,7 @@ export interface Named {
   isThere(id: string): boolean;
 }
 
-/** Throws CommandError `NotFound`, which lists every item whose resource does not exist. */
+/** Throws `CommandError` `NotFound`, which lists every item whose resource does not exist. */
 export function needAll(ids: readonly string[], { field, what, noun, isThere }: Named): void {
   const there = new Map<string, boolean>();
   const details = ids.flatMap((id, index) => {

@@ -22,7 +22,7 @@ function listOwnershipChanges(events: readonly KnownEvent[]): OwnershipChange[] 
   });
 }
 
-/** Throws CommandError if the events change owners in a way that is not allowed for this actor. */
+/** Throws `CommandError` if the events change owners in a way that is not allowed for this actor. */
 export function* checkOwners(
   db: Database,
   actor: Actor,

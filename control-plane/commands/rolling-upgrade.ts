@@ -11,7 +11,7 @@ export interface LogReader {
   readonly foldVersion: number;
 }
 
-/** Throws GuardRefused if any gateway, even a silent one, is too old, or LogUnavailable while gateways are not known. */
+/** Throws `GuardRefused` if any gateway, even a silent one, is too old, or `LogUnavailable` while gateways are not known. */
 export function checkReaders(
   events: readonly KnownEvent[],
   readers: () => readonly LogReader[] | undefined,

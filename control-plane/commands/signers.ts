@@ -19,7 +19,7 @@ function parsePublicKey(text: string): string {
   throw new CommandError('InvalidCommand', fault);
 }
 
-/** Plans new signers. Throws GuardRefused if a running replica could then no longer write, unless forced. */
+/** Plans new signers. Throws `GuardRefused` if a running replica could then no longer write, unless forced. */
 function change(context: CommandContext, signers: readonly string[]): CommandPlan {
   const { own, replicas } = describeSigning(context);
   const kept = new Set(signers.map(computeFingerprint));

@@ -13,7 +13,7 @@ export interface Staging extends ReleasePlan {
   readonly advanceUnseen: boolean;
 }
 
-/** Wraps the events in a staged change and starts its first wave. Throws CommandError if they cannot be staged. */
+/** Wraps the events in a staged change and starts its first wave. Throws `CommandError` if they cannot be staged. */
 export function stagedEvents(
   db: Database,
   events: readonly KnownEvent[],
@@ -61,7 +61,7 @@ function newId(db: Database): string {
   return findChange(db, id) === undefined ? id : `${id}-2`;
 }
 
-/** Throws CommandError if the events write a row that the open change would overwrite when it completes. */
+/** Throws `CommandError` if the events write a row that the open change would overwrite when it completes. */
 export function checkOpenChange(db: Database, events: readonly KnownEvent[]): void {
   const open = findOpenChange(db);
   if (open === undefined || events.length === 0) return;

@@ -18,7 +18,7 @@ const eventsPerMessageMax = 200;
 const pulseMs = 15_000;
 /** Types of events after which sessions and roles are checked at once. */
 const endingTypes = /^(?:session\.ended|member\.|organisation\.removed)/;
-/** Interval in ms at which a stream looks whether the log has become available or unavailable. */
+/** Interval in ms at which a stream checks whether the log has become available or unavailable. */
 const lookMs = 1000;
 
 export function registerLiveStream(api: FastifyInstance, context: AdminContext, sessions: Sessions): void {

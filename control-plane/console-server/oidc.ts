@@ -1,4 +1,4 @@
-/** Signs people in through an identity provider, with PKCE, state and nonce. A sealed cookie lets any replica finish it. */
+/** Sign-in through an identity provider, with PKCE, state and nonce. A sealed cookie lets any replica finish a sign-in. */
 import { createHash } from 'node:crypto';
 import type { Configuration } from 'openid-client';
 import { z } from 'zod';
@@ -66,7 +66,7 @@ export class Oidc {
     this.#sealer = new Sealer(operatorToken, 'identity provider');
   }
 
-  /** Begins a sign-in. Rejects with CommandError if the provider cannot be reached. */
+  /** Begins a sign-in. Rejects with `CommandError` if the provider cannot be reached. */
   async begin(base: string, invitation: string | undefined): Promise<Begun> {
     const client = await import('openid-client');
     const configuration = await this.#discover();

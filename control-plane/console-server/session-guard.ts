@@ -56,7 +56,7 @@ export class SessionGuard {
     reply.header('set-cookie', `${this.#cookie(request)}=${attributes}; Max-Age=0`);
   }
 
-  /** Returns the valid session of a request, or undefined. For routes that do not require one. */
+  /** Returns the valid session of a request, or undefined. Used by routes that do not require a session. */
   async peek(request: FastifyRequest): Promise<ConsoleSession | undefined> {
     const text = readCookie(request, this.#cookie(request));
     return text === undefined ? undefined : this.#sessions.open(text).catch(() => undefined);

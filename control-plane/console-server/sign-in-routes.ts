@@ -100,7 +100,7 @@ async function identify(
   return { person, within, exceptRoles };
 }
 
-/** Throws CommandError unless the membership and role that justified the link still exist. */
+/** Throws `CommandError` unless the membership and role that justified the link still exist. */
 function checkTicket({ person, within, exceptRoles }: Ticket, { snapshot: { db } }: Context): void {
   if (person === undefined || within === undefined) return;
   const role = findMember(db, within, person)?.role;

@@ -128,8 +128,8 @@ export function decideAnswerWithLookup(lookup: Lookup, question: Question): Rule
 }
 
 /**
- * Returns the steps that determine the answer. If it is served, this is the step that supplied the node. Otherwise it is the
- * refusing step, with refused routes before it.
+ * Returns the steps that determine the answer. If the request is served, this is the step that supplied the node. Otherwise
+ * it is the refusing step, with refused routes before it.
  */
 function deciding(asked: readonly Step[], isServed: boolean): readonly Step[] {
   if (isServed)

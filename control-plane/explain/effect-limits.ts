@@ -16,7 +16,7 @@ const columns = {
 } as const;
 const fields = Object.keys(columns) as (keyof typeof columns)[];
 
-/** Limits by their names in a fleet document. null means unlimited. */
+/** Limits by their names in a fleet document. The value `null` means unlimited. */
 type Limits = Readonly<Record<string, number | null>>;
 /** Known peak use of each limit, by organisation. Visitors are listed under `visitorsSubject`. */
 export type Peaks = ReadonlyMap<string, Readonly<Record<string, number>>>;

@@ -1,7 +1,6 @@
 /**
- * Finds out which answers a list of events would change. It decides the requests of the last hour that are served now again,
- * with and without the events. Recorded requests keep the counter values that they met. The events are applied to a snapshot
- * and then undone.
+ * Finds out which answers a list of events would change. It decides the last hour's requests again, with and without the
+ * events. Recorded requests keep the counter values that they met. The events are applied to a snapshot and then undone.
  */
 import type { Effect } from '../../schemas/admin/effect.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -45,7 +44,7 @@ export type FoundEffect = Pick<Effect, 'limits'> & { readonly recorded?: Recorde
 
 type Previewed = <Result>(read: (db: Database) => Result) => Result;
 
-/** Returns a function that reads the state after the events, or throws CommandError `Conflict` if one does not apply. */
+/** Returns a function that reads the state after the events, or throws `CommandError` `Conflict` if one does not apply. */
 export function previewEvents(
   snapshot: Snapshot,
   { events, by, nowMs }: Pick<EffectQuestion, 'events' | 'by' | 'nowMs'>,
@@ -58,7 +57,7 @@ export function previewEvents(
     });
 }
 
-/** Computes the effect in steps, between which the state must not change. Throws Conflict if an event does not apply. */
+/** Computes the effect in steps, between which the state must not change. Throws `Conflict` if an event does not apply. */
 export function* effectSteps(snapshot: Snapshot, question: EffectQuestion): Generator<void, FoundEffect> {
   const { records, organisation, busiest = new Map() } = question;
   const previewed = previewEvents(snapshot, question);

@@ -6,7 +6,7 @@ import { all } from '../../shared/runtime/statements.ts';
 import { servedModels } from '../../shared/snapshot/routes.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 
-/** Lists the nodes of a place, with those first that have the model loaded. */
+/** Lists the nodes of a place. Nodes that have the model loaded come first. */
 export function listNodeReports(db: Database, place: PlaceKey, model: string): NodeReport[] {
   const rows = all<RowOf<'node'>>(db, 'SELECT * FROM node WHERE place = ? ORDER BY id', place);
   return rows

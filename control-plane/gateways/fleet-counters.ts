@@ -109,7 +109,7 @@ export class FleetCounters {
     return this.differences.reduce((sum, { counters, rows }) => sum + Math.abs(counters - rows), 0);
   }
 
-  /** Queues requests for missing rows. The caller calls this whenever usage rows have been applied. */
+  /** Queues requests for missing rows. Call it whenever usage rows have been applied. */
   onApplied({ gaps }: Pick<AppliedUsage, 'gaps'>): void {
     this.#gaps.push(...gaps.map(({ incarnation, next }) => [incarnation, next] as const));
   }

@@ -31,7 +31,7 @@ const idleMs = 6_000;
 /** Longest wait in ms for all gateways to answer before a stream yields its first rows. */
 const beginMs = 1_500;
 const pendingMax = 5_000;
-/** Multiple of an even share of the rows that one gateway may send, because other gateways may have fewer requests. */
+/** Factor by which one gateway may exceed its even share of the rows, because other gateways may have fewer requests. */
 const sharesOfGateway = 2;
 
 /** Rows waiting to be sent on one client's stream. */

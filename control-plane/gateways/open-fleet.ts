@@ -1,4 +1,4 @@
-/** Opens the status topic for a control plane, with the board of live reports and the registry that outlives the topic. */
+/** Opens the status topic for a control plane, with the board of live reports and the registry that outlives the reports. */
 import { join } from 'node:path';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Closers } from '../../shared/runtime/closers.ts';

@@ -35,7 +35,7 @@ export interface PastOptions {
 /** Returns the caller to use if no request caused the question. */
 const alwaysThere = (): PastReader => ({ caller: 'operator', client: new AbortController().signal });
 
-/** Parses a moment. Throws CommandError `InvalidCommand` if the text is not one. */
+/** Parses a moment. Throws `CommandError` `InvalidCommand` if the text is not one. */
 function namedMoment(text: string): NamedMoment {
   const parsed = parseMoment(text, wallClockMs());
   if (parsed) return parsed;
@@ -74,14 +74,14 @@ export class PastStates {
     return { seq: position, nowMs: atMs };
   }
 
-  /** Returns a moment's time in ms since 1970, which may be before the log. Throws InvalidCommand, NotFound or Busy. */
+  /** Returns a moment's time in ms since 1970, which may be before the log. Throws `InvalidCommand`, `NotFound` or `Busy`. */
   async timeOf(text: string, reader = alwaysThere()): Promise<number> {
     const parsed = namedMoment(text);
     if ('timeMs' in parsed) return parsed.timeMs;
     return (await this.moment(text, reader)).nowMs;
   }
 
-  /** Returns the state after commit `seq`. Throws CommandError `NotFound` or `Busy`. */
+  /** Returns the state after commit `seq`. Throws `CommandError` `NotFound` or `Busy`. */
   async at(seq: number, reader = alwaysThere()): Promise<StateFacts> {
     if (seq === this.#present.seq) return this.#present;
     if (seq < 1 || seq > this.#present.seq)
@@ -90,7 +90,7 @@ export class PastStates {
     return { seq, log: this.#present.log, head: { signers } };
   }
 
-  /** Returns the digest of each table after commit `seq`. Throws CommandError `NotFound` or `Busy`. */
+  /** Returns the digest of each table after commit `seq`. Throws `CommandError` `NotFound` or `Busy`. */
   async digestsAt(seq: number, reader?: PastReader): Promise<Readonly<Record<TableName, string>>> {
     return seq === this.#present.seq ? this.#present.digests() : this.ask('digests', [seq], reader);
   }

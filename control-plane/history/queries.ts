@@ -51,7 +51,7 @@ export interface PastRead {
 
 export type ShownCommit = AdminResponse<'GET /events/:position'>;
 
-/** The same queries as another thread calls them. A query that works in steps returns its final answer like any other. */
+/** Signatures of the queries as another thread calls them. A query that works in steps returns its answer like any other. */
 export type HistoryQueries = {
   readonly [Name in keyof HistoryReader]: (
     ...args: Parameters<HistoryReader[Name]>
@@ -130,7 +130,7 @@ export class HistoryReader {
     return this.#at(seq, (state) => describeDecision(state, question, record), view);
   }
 
-  /** Finds the organisation that asks. Throws CommandError `NotFound`. */
+  /** Finds the organisation that makes a hypothetical request. Throws `CommandError` `NotFound`. */
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined {
     return this.#at(seq, ({ db }) => findAsker(db, ask, nowMs));
   }
@@ -234,7 +234,7 @@ export class HistoryReader {
     });
   }
 
-  /** Returns the inverse of a commit. Throws CommandError `Conflict` if there is none. */
+  /** Returns the inverse of a commit. Throws `CommandError` `Conflict` if there is none. */
   inverse(seq: number): CommitInverse {
     const events = JSON.parse(this.#commit(seq).events);
     return this.#at(seq - 1, ({ db: before }) =>

@@ -151,7 +151,7 @@ function isSame(before: TableRow, after: TableRow): boolean {
   });
 }
 
-/** Serialises events. Data may be nested so deeply that they can be parsed but not serialised again; they become null. */
+/** Serialises events. Data that is nested too deeply to be serialised, although it could be parsed, becomes null. */
 function serialiseEvents(events: Commit['events']): string {
   try {
     return JSON.stringify(events);

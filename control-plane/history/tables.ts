@@ -1,4 +1,4 @@
-/** Tables of `history.db`: every commit, and every version of a row, valid from `set_seq` until before `end_seq`. */
+/** Tables of `history.db`: every commit, and every version of a row, valid from `set_seq` until just before `end_seq`. */
 import { createHash } from 'node:crypto';
 import { columnsSql, integer, orNull, type RowWith, text } from '../../shared/runtime/table-columns.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';

@@ -10,7 +10,7 @@ import { type CommandDefinition, defineCommand, parseInput, planCommand } from '
 import { commandsByName } from '../commands/registry.ts';
 import { type CommitInverse, checkUnchanged } from './undo.ts';
 
-/** Defines the undo as a command. It is decided in one turn of the event loop, so that nothing is written in between. */
+/** Defines the undo as a command. It is decided in one turn of the event loop, so that the state cannot change meanwhile. */
 export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): CommandDefinition {
   return defineCommand('commit.undo', {
     decide: (db, { params: { position } }, context) => {

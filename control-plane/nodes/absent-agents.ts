@@ -120,7 +120,7 @@ export class AbsentAgents {
     return row?.owner === reporter.owner && row.agent === 1 && row.up === 1 ? row : undefined;
   }
 
-  /** Whether more nodes are silent, when probed and by agent, than answer. Nodes not probed yet count as silent. */
+  /** Whether more nodes are silent than answer, by agent or probe. Nodes that were not probed yet count as silent. */
   #isCutOff(): boolean {
     const [reporting, away] = this.#options.reportingAndSilent();
     const answered = [...this.#absent.values()].filter(({ answer }) => answer !== 'silent').length;

@@ -154,7 +154,7 @@ export class AgentSessions {
     else this.#connected.add(session);
   }
 
-  /** Schedules a scan. To be called after commits that may affect agents: revoked tokens, removed nodes, installed models. */
+  /** Schedules a scan. Call it after commits that may affect agents: revoked tokens, removed nodes, installed models. */
   stateMoved(): void {
     this.#orphans.scheduleScan();
   }

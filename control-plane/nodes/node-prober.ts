@@ -1,4 +1,4 @@
-/** Probes nodes without an agent every two seconds. If its owner is silent for five seconds, another replica claims it. */
+/** Probes nodes without an agent every 2 s. If a node's owner is silent for 5 s, another replica claims the node. */
 import { setMaxListeners } from 'node:events';
 import { AskedModels, type ProbeTarget } from '../../shared/engines/asked-models.ts';
 import { type Probed, probe, provesNothing } from '../../shared/engines/probe.ts';

@@ -61,7 +61,7 @@ export class NodeReporter {
     return owner === null || owner === this.owner || this.#takeovers.mayTake(id);
   }
 
-  /** Claims the node. Returns whether this replica then owns it. Rejects with CommandError if the log cannot be written. */
+  /** Claims the node. Returns whether this replica then owns it. Rejects with `CommandError` if the log cannot be written. */
   async claim(id: string): Promise<boolean> {
     if (!this.mayClaim(id)) return false;
     await this.#enqueue(id, { claim: true, health: undefined });
@@ -78,7 +78,7 @@ export class NodeReporter {
     return this.#enqueue(id, { claim: false, health });
   }
 
-  /** Discards the cached catalog. The caller calls this after commits that may have changed the catalog. */
+  /** Discards the cached catalog. Call it after commits that may have changed the catalog. */
   catalogMoved(): void {
     this.#models = undefined;
   }

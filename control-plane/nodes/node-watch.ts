@@ -40,7 +40,7 @@ export interface NodeWatch {
 
 /** Time in ms without a published status after which a replica counts as cut off. Other replicas may then claim its nodes. */
 const cutOffMs = 6000;
-/** Types of events that may change the catalog. `concernsAgents`: those that may affect tokens or installed models. */
+/** Types of events that may change the catalog. `concernsAgents` matches those that affect tokens or installed models. */
 const concernsCatalog = /^model\./;
 const concernsAgents = /^(?:node\.(?!health_changed)|stack\.|pool\.|organisation\.removed)/;
 

@@ -68,7 +68,7 @@ export class EndedSessions {
   readonly #options: EndedSessionsOptions;
   readonly #db: Database;
   readonly #removal = new RemovalTime();
-  /** Ends that are not on disk yet. Each has its position and the time in ms until which it counts. */
+  /** Ends of sessions that are not on disk yet. Each has its position and the time in ms until which it counts. */
   #unwritten: [name: string, position: number, untilMs: number][] = [];
   readonly #ready: Promise<void>;
   /** Whether past commits have been read. Until then, the file must not claim to be complete up to the present position. */
@@ -90,7 +90,7 @@ export class EndedSessions {
     return this.#ready;
   }
 
-  /** Adds the ends in a batch of folded commits. */
+  /** Adds the ends of sessions in a batch of folded commits. */
   readonly onCommits = (commits: readonly Commit[]): void => this.#take(commits);
 
   close(): void {

@@ -19,7 +19,7 @@ const linkSchema = z.object({
 type Link = z.output<typeof linkSchema>;
 
 const ticketSchema = linkSchema.extend({
-  /** Absent if the link signs in the operator. */
+  /** Id of the person to sign in. Absent for an operator. */
   person: personSchema.optional(),
   /** The only organisation in which the session may act. Absent if an operator made the link. */
   within: z.string().optional(),

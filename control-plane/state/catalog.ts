@@ -1,4 +1,4 @@
-/** Reads models, tiers, visitors' limits and members' bounds for the admin API. Lists are complete unless limited. */
+/** Reads models, tiers, visitors' limits and members' bounds for the admin API. Lists are complete if no limit is given. */
 import type { Model, Tier } from '../../schemas/admin/admin.ts';
 import { type Overweight, overweightPairs } from '../../schemas/events/overweight.ts';
 import { type Bounds, boundDefaults } from '../../schemas/shapes.ts';

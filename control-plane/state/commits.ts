@@ -61,7 +61,7 @@ export class CommitReader {
     return this.#head.seq;
   }
 
-  /** Yields unread commits up to `toSeq`, which must have been folded. Throws LogTruncated if the log ends before that. */
+  /** Yields unread commits up to `toSeq`, which must have been folded. Throws `LogTruncated` if the log ends before that. */
   async *upTo(toSeq: number): AsyncIterable<AcceptedRecord[]> {
     if (this.#head.seq >= toSeq) return;
     for await (const records of batchesToEnd(this.#log, { from: this.#offset, recordsMax: 500 })) {

@@ -79,7 +79,7 @@ interface Order {
   readonly isDescending: boolean;
 }
 
-/** Reads one page. Throws CommandError `InvalidCommand` if the query is not valid for this list. */
+/** Reads one page. Throws `CommandError` `InvalidCommand` if the query is not valid for this list. */
 export function listPage<Row, Item>(
   db: Database,
   listing: Listing<Row, Item>,
@@ -196,7 +196,7 @@ function endOfSearch(
   return row && placeOfRow(key, row);
 }
 
-/** Throws CommandError if too many rows would have to be sorted, because no index supplies the order. */
+/** Throws `CommandError` if too many rows would have to be sorted, because no index supplies the order. */
 function checkServed({ indexed }: Pick<AnyListing, 'indexed'>, { field }: Order): void {
   if (indexed.includes(field)) return;
   throw new CommandError('InvalidCommand', `this list is too long to be sorted by ${field}`, {
@@ -267,7 +267,7 @@ function placeOfRow(key: readonly string[], row: PlacedRow): Place {
   return [row.page_place, ...key.map((column) => row[column] as string | number)];
 }
 
-/** Parses a cursor. Throws CommandError if it was not issued for this order. */
+/** Parses a cursor. Throws `CommandError` if it was not issued for this order. */
 export function parseCursor(text: string, { name }: Pick<Order, 'name'>, key: readonly string[]): Place {
   const [sort, ...place] = cursorSchema.safeParse(tryParseJson(text)).data ?? [];
   if (sort === name && place.length === key.length + 1) return place;

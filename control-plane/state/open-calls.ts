@@ -49,8 +49,8 @@ export class OpenCalls {
 
   /**
    * Opens a call and returns a function that ends it and may be called again. A person's call counts against the one of
-   * `organisations` that has the fewest. `replaced` runs if another call takes its place. Throws TooManyRequests if the
-   * caller has too many calls, and Busy if the replica has.
+   * `organisations` that has the fewest. `replaced` runs if another call takes its place. Throws `TooManyRequests` if the
+   * caller has too many calls, and `Busy` if the replica has.
    */
   begin(
     kind: OpenCall,

@@ -38,7 +38,7 @@ function refuse(error: unknown): never {
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }
 
-/** Waits until the log is folded to its end. Times out only while no commit is folded, because a long log takes long. */
+/** Waits until the log is folded to its end. Times out only while no commit is folded, because a long log takes time. */
 export async function foldedToEnd(replicator: Replicator, snapshot: Snapshot): Promise<void> {
   for (;;) {
     const before = snapshot.seq;

@@ -72,7 +72,7 @@ export class SnapshotCopies {
     mkdirSync(options.folder, { recursive: true, mode: 0o700 });
   }
 
-  /** Returns a copy for a caller, unless `signal` aborts first. Rejects with CommandError or errors of `sqlite.ts`. */
+  /** Returns a copy for a caller, unless `signal` aborts first. Rejects with `CommandError` or errors of `sqlite.ts`. */
   async acquire(caller: SnapshotCaller, signal: AbortSignal): Promise<SnapshotCopy> {
     signal.throwIfAborted();
     const leave = this.#enter(caller);
@@ -86,7 +86,7 @@ export class SnapshotCopies {
     }
   }
 
-  /** Counts a download and returns a function that ends it. Throws CommandError if there are too many downloads. */
+  /** Counts a download and returns a function that ends it. Throws `CommandError` if there are too many downloads. */
   #enter(caller: SnapshotCaller): () => void {
     const { operator, gateways, address: ofAddress } = this.#bounds;
     const isOperator = caller.kind === 'operator';

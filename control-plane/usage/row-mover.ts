@@ -53,7 +53,7 @@ export class RowMover {
     await this.#running;
   }
 
-  /** Moves up to 40,000 rows. Returns whether more may remain. */
+  /** Moves up to 40 000 rows. Returns whether more may remain. */
   async move(): Promise<boolean> {
     const { rows, path } = this.#options;
     this.#removeOld();

@@ -77,7 +77,7 @@ export class UsageFile {
     this.#checkIn(firstCheckMs);
   }
 
-  /** Ends a running check. Waits for its current SQL statement, about one second per 400 MB. */
+  /** Ends a running check. Waits for its current SQL statement, which takes up to about one second per 400 MB. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);

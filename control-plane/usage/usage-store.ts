@@ -148,7 +148,7 @@ export class UsageStore {
     return this.#partitions.refused;
   }
 
-  /** Prepares a partition. It must be called before its records are folded. Further calls have no effect. */
+  /** Prepares a partition. Call it before the partition's records are folded. Further calls have no effect. */
   begin(partition: number): void {
     if (this.#begun.has(partition)) return;
     this.#begun.add(partition);
