@@ -120,7 +120,7 @@ function routerLoader(target: EngineTarget): ModelLoader {
 
 function rethrowWithHint(error: unknown): never {
   if (error instanceof EngineError && error.status === 404)
-    throw new Error('the model is not on its disk, or it is no router', { cause: error });
+    throw new Error('the model is not on its disk, or it is not a router', { cause: error });
   throw error;
 }
 

@@ -186,7 +186,7 @@ test('llama.cpp’s router loads in the background, and its failures are reporte
   });
   expect(sync.states()).toEqual([
     { model: 'beta', state: 'failed', reason: 'the engine could not load it' },
-    { model: 'gamma', state: 'failed', reason: 'the model is not on its disk, or it is no router' },
+    { model: 'gamma', state: 'failed', reason: 'the model is not on its disk, or it is not a router' },
   ]);
 });
 

@@ -27,7 +27,7 @@ export const changes: NounRow = {
     runVerb('change.get', {
       verb: [
         'show <change>',
-        'show the waves of a change, and what gateways inside and outside them counted',
+        'show the waves of a change, and the figures of gateways inside and outside them',
         'headgate change show 17',
       ],
       print: (session, change) => showChange(session, change),

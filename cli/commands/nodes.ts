@@ -127,7 +127,7 @@ const nodes: NounRow = {
         ),
         place: parsedField(
           '--place <place>',
-          'where the node serves: pool, stack:ID or organisation:ID',
+          'place that the node serves: pool, stack:ID or organisation:ID',
           parsePlace,
           'required',
         ),

@@ -26,7 +26,7 @@ export function registerStatus(program: Command, io: Io): void {
     program,
     io,
     'status',
-    'show whether gateways are in sync and nodes are up, and what is refused',
+    'show whether gateways are in sync and nodes are up, and which requests are refused',
     ['headgate status', 'headgate status --digests'],
   );
   status.command

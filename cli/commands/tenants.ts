@@ -136,7 +136,7 @@ export const members: NounRow = {
         seconds,
       },
       print: (session, link, { person }) =>
-        showLink(session, link, (until) => `signs ${person} in once, until ${until}; give it to nobody else`),
+        showLink(session, link, (until) => `signs ${person} in once, until ${until}; do not share it`),
     }),
     runVerb('member.invite', {
       verb: [

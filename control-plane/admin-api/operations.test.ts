@@ -97,7 +97,7 @@ test('a server with a route outside the operations table does not start', () => 
   const app = Fastify();
   refuseOthers(app);
   app.get('/admin/v1/status', { config: { operation: 'status.get' } }, () => ({}));
-  expect(() => app.get('/admin/v1/other', () => ({}))).toThrow(/GET \/admin\/v1\/other is no operation/);
+  expect(() => app.get('/admin/v1/other', () => ({}))).toThrow(/GET \/admin\/v1\/other is not an operation/);
 });
 
 test('no two operations share a route, and each path has the parameters of its schema', () => {

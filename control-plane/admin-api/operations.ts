@@ -132,6 +132,6 @@ export function addHandlers<Names extends OperationName>(
 export function refuseOthers(app: FastifyInstance): void {
   app.addHook('onRoute', ({ method, url, config, websocket }) => {
     if (config?.operation === undefined && websocket !== true)
-      throw new Error(`the route ${String(method)} ${url} is no operation of the table`);
+      throw new Error(`the route ${String(method)} ${url} is not an operation in the table`);
   });
 }

@@ -28,11 +28,11 @@ type BoundName = keyof typeof cardinalityLimits | 'activeKeysPerOrganisation' | 
 
 /** Advice to the operator for each bound that can be reached. */
 export const roomFor: Readonly<Record<BoundName, string>> = {
-  organisations: 'remove organisations that nobody uses',
-  keys: 'revoke keys that nobody uses: revoked and expired keys do not count',
+  organisations: 'remove unused organisations',
+  keys: 'revoke unused keys: revoked and expired keys do not count',
   membersPerOrganisation: 'remove members from the organisation',
   nodes: 'remove nodes that no longer exist',
-  stacks: 'remove stacks that nobody uses',
+  stacks: 'remove unused stacks',
   stacksPerOrganisation: 'remove stacks that the organisation does not use',
   models: 'remove models from the catalog',
   tiers: 'remove tiers that no organisation uses',

@@ -201,7 +201,7 @@ test('only active keys count towards the fleet’s bound, and the refusal says h
   there(today, cardinalityLimits.keys - 1);
   checkCardinality(state.db, keys('acme', 1), testNowMs);
   const two = () => checkCardinality(state.db, keys('acme', 2), testNowMs);
-  const next = 'revoke keys that nobody uses: revoked and expired keys do not count';
+  const next = 'revoke unused keys: revoked and expired keys do not count';
   expect(two).toThrow(expect.objectContaining({ type: 'Conflict', next }));
   // One of the keys that end today has already ended. Keys are checked one by one only once the bound is reached.
   state.db.prepare(`UPDATE api_key SET revoked_at = ? WHERE id = 'key-other'`).run(testNowMs);

@@ -142,7 +142,7 @@ export const logChecks: readonly DoctorCheck[] = [
     text: ({ skipped, partition, offset, cause }) =>
       `${skipped} batches of records were skipped by every reader; the last one, in partition ${partition} up to offset ${offset}, is ${unreadableTexts[cause] ?? cause}`,
     next: ({ topic }) =>
-      `find what else writes to ${topic}, and restrict who may; let mirrors and tools write uncompressed`,
+      `find out what else writes to ${topic}, and restrict write access; let mirrors and tools write uncompressed`,
   }),
   check({
     code: 'HG2016',

@@ -174,7 +174,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     const reason =
       fault === 'cut short'
         ? 'the node ended the connection within its answer'
-        : `the node's answer is not legal HTTP: ${fault}`;
+        : `the node's answer is not valid HTTP: ${fault}`;
     this.#lose(new WireFault(reason));
   }
 
@@ -307,7 +307,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
 }
 
 function strayBytes(): WireFault {
-  return new WireFault('the node sent what nobody asked for');
+  return new WireFault('the node sent an unrequested answer');
 }
 
 /** Value of a header field, or an empty string if the answer has no such field or several. */

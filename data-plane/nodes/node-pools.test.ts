@@ -85,7 +85,7 @@ test('a response head larger than 16 KiB counts as a lost connection', async () 
     response.writeHead(200, { 'x-long': 'a'.repeat(17_000) }).end('{}');
   });
   const opened = pools();
-  expect(await call(opened, url).end).toBe("the node's answer is not legal HTTP: large head");
+  expect(await call(opened, url).end).toBe("the node's answer is not valid HTTP: large head");
   await opened.close();
 });
 

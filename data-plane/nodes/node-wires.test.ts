@@ -225,7 +225,7 @@ test.each([
 ])('an answer with %s is not an answer', async (_, bytes, fault) => {
   const { url, sockets } = await node((socket) => socket.write(bytes));
   const opened = pools();
-  expect(await ended(call(opened, url))).toBe(`the node's answer is not legal HTTP: ${fault}`);
+  expect(await ended(call(opened, url))).toBe(`the node's answer is not valid HTTP: ${fault}`);
   await until(() => sockets[0]?.readableEnded === true || sockets[0]?.destroyed === true);
   expect(opened.ticker.size).toBe(0);
 });
