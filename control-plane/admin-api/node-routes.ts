@@ -9,9 +9,7 @@ type Context = Pick<AdminContext, 'agents' | 'attempts' | 'logger'>;
 
 const obstacles = {
   elsewhere: () =>
-    new CommandError('LogUnavailable', 'this replica does not accept agents now', {
-      next: 'connect to another replica',
-    }),
+    new CommandError('LogUnavailable', 'this replica refuses agents now', { next: 'connect to another one' }),
   'too-often': () =>
     new CommandError('LogUnavailable', 'this agent connects too often', { next: 'wait a few seconds' }),
   'not-by-agent': () =>
@@ -47,8 +45,7 @@ export function registerNodeRoutes(app: FastifyInstance, context: Context): void
 }
 
 function admitAgent(request: FastifyRequest, { agents, attempts }: Context): AgentAdmission | CommandError {
-  if (request.headers.origin !== undefined)
-    return new CommandError('Forbidden', 'Origin headers are not accepted');
+  if (request.headers.origin !== undefined) return new CommandError('Forbidden', 'Origin is not accepted');
   const token = /^bearer +(\S{1,200})$/i.exec(request.headers.authorization ?? '')?.[1];
   const admission = token === undefined ? undefined : agents.admit(token);
   if (!admission) {

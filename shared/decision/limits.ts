@@ -129,7 +129,7 @@ function checkNetwork({ tier, visitors }: LimitFacts): void {
   if (networkTurns === null || networkTurnsMax === null || networkTurns < networkTurnsMax) return;
   throw new Refusal(
     'network turns',
-    `Your network has used today’s free turns of the ${tier.id} tier. Sign in to continue.`,
+    `Your network has used its free turns of the ${tier.id} tier for today. Sign in to continue.`,
   );
 }
 
@@ -138,7 +138,7 @@ function checkVisitorTokens({ tier, visitors }: LimitFacts): void {
   if (tokensPerDay === null || tokens < tokensPerDay) return;
   throw new Refusal(
     'visitor tokens',
-    `All visitors together have used today’s tokens of the ${tier.id} tier. Sign in to continue.`,
+    `All visitors together have used the tokens of the ${tier.id} tier for today. Sign in to continue.`,
   );
 }
 

@@ -91,7 +91,7 @@ export function refuseWithoutPlan(organisation: string | null): Refusal {
 export function dedicatedOnly(cause: CauseWithType<'DedicatedOnlyModelError'>): Refusal {
   return new Refusal(
     cause,
-    'This host has no model with this name. GET /v1/models lists the models of this host. Call a dedicated stack’s model at the stack’s hostname.',
+    'This host has no model with this name. GET /v1/models lists the models of this host. Call the model of a dedicated stack at the hostname of that stack.',
   );
 }
 

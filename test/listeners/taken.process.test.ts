@@ -152,7 +152,7 @@ describe('each option with a value', () => {
       const { code, stderr } = await run(name, [flag, bad[flag] ?? 'zzz!']);
       expect([1, 2]).toContain(code);
       // The log's address may contain a password, so the error describes the option without quoting its value.
-      expect(stderr).toContain(flag === '--log' ? 'the address of the log' : flag);
+      expect(stderr).toContain(flag === '--log' ? 'the log address' : flag);
     },
   );
 

@@ -80,7 +80,7 @@ test('Limits 4, Errors 7: a visitor’s turns are renewed each month, and a netw
   ]);
   expect([shared.status, errorOf(shared).message]).toEqual([
     409,
-    'Your network has used today’s free turns of the anonymous tier. Sign in to continue.',
+    'Your network has used its free turns of the anonymous tier for today. Sign in to continue.',
   ]);
 
   leap('day');
@@ -158,7 +158,7 @@ test('Limits 4: an answer that ends in the next month counts in the month in whi
   const another = await visitorFrom(address);
   for (const of of [cookie, another, another]) expect((await chat(address, of)).status).toBe(200);
   expect(errorOf(await chat(address, await visitorFrom(address))).message).toContain(
-    'Your network has used today’s free turns',
+    'Your network has used its free turns',
   );
   clock.advanceMs(leapMs);
 });
@@ -183,7 +183,7 @@ test('Events: a stopped answer is no usage and only a network’s turn, but its 
   const refused = await chat(address, cookie);
   expect([refused.status, errorOf(refused).message]).toEqual([
     409,
-    'All visitors together have used today’s tokens of the anonymous tier. Sign in to continue.',
+    'All visitors together have used the tokens of the anonymous tier for today. Sign in to continue.',
   ]);
   await fleet.admin.call('PUT', '/anonymous', anonymous);
   await fleet.settle();

@@ -200,7 +200,7 @@ test('Limits 4, Errors 7: a visitor talks, stops and uses up the turns, and a ne
     await page.reload();
     await status(page, '0 of 2 free turns left');
     await say(page, 'new again');
-    await page.getByRole('alert').getByText('Your network has used today’s free turns').waitFor();
+    await page.getByRole('alert').getByText('Your network has used its free turns').waitFor();
   });
   await withPage(planted.second, async (page) => {
     await status(page, '2 of 2 free turns left');
@@ -361,7 +361,7 @@ test('Limits 1, Limits 4: all visitors together have fleet-wide limits that neve
   const refused = await chat({ address, cookie, gateway: 1 });
   expect([refused.status, errorOf(refused).message]).toEqual([
     409,
-    'All visitors together have used today’s tokens of the anonymous tier. Sign in to continue.',
+    'All visitors together have used the tokens of the anonymous tier for today. Sign in to continue.',
   ]);
   const key = dev.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
   const headers = { authorization: `Bearer ${key}` };
