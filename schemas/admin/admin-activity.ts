@@ -1,4 +1,4 @@
-/** Admin API operations on usage, key use, visitors' turns, the last hour's traffic and single requests. */
+/** Admin API operations that return usage, key use, visitors' turns, traffic of the last hour, and single requests. */
 import { z } from 'zod';
 import { daySchema, idSchema, stackIdSchema } from '../names.ts';
 import { usageLineSchema } from '../records/usage.ts';
@@ -21,19 +21,19 @@ const refusalSchema = z.object({
   type: z.string(),
   requests: count,
   lastAt: moment,
-  /** Newest of these requests, for `headgate explain --request`. */
+  /** Id of the newest of these requests, for use with `headgate explain --request`. */
   lastRequest: z.string(),
 });
-/** Completeness of the data about the last hour. */
+/** Fields that state how complete the data about the last hour are. */
 const knownShape = {
   since: moment,
-  /** Gateways whose data are missing, because they are silent or of a build that does not report requests. */
+  /** Gateways whose data are missing, because they are silent or their version does not report requests. */
   unanswered: z.array(z.string()),
-  /** Set if there were more models or keys than a gateway reports separately. */
+  /** Set if a gateway had more models or keys than it reports separately. */
   partial: z.literal(true).optional(),
   position,
 };
-/** Activity in the last hour, as gateways report it every ten seconds. */
+/** Activity in the last hour, from the reports that gateways publish every ten seconds. */
 const activitySchema = z.object({
   refusals: z.array(refusalSchema),
   callers: z.array(
@@ -41,61 +41,61 @@ const activitySchema = z.object({
   ),
   ...knownShape,
 });
-/** Most frequent refusals of the last hour. A refusal has no organisation if its request did not identify one. */
+/** Most frequent refusals of the last hour. `organisation` is absent if the request did not identify one. */
 const fleetActivitySchema = z.object({
   refusals: z.array(refusalSchema.extend({ organisation: id.optional() })),
   ...knownShape,
 });
 const rate = z.number().min(0);
-/** Quantiles in ms. Values above the gateways' largest histogram bound count as that bound. */
+/** 50th and 95th percentiles in ms. A value above the largest bound of the gateways' histograms is reported as that bound. */
 const quantilesSchema = z.object({ p50: rate, p95: rate });
 const trafficSchema = z.object({
   stepSeconds: z.int(),
-  /** End of the last step. Not all gateways have reported what came later. */
+  /** End of the last step. Some gateways have not yet reported what happened later. */
   until: moment,
-  /** Steps, oldest first. Steps without traffic are left out. */
+  /** Time steps, oldest first. Steps without traffic are omitted. */
   steps: z.array(
     z.object({
-      /** End of the step. */
+      /** Moment at which the step ends. */
       at: moment,
       requestsPerSecond: rate,
-      /** Refusals by type. */
+      /** Refusals per second, by refusal type. */
       refusedPerSecond: z.record(z.string(), rate),
-      /** Prompt and completion tokens of completed requests. */
+      /** Prompt and completion tokens of completed requests, per second. */
       tokensPerSecond: rate,
-      /** Time to the first byte of streamed answers, from the request line on. */
+      /** Time from the arrival of the request line to the first byte of a streamed answer. */
       firstTokenMs: quantilesSchema.optional(),
-      /** Time that the gateway added before a node received the request. */
+      /** Time that the gateway added to a request before a node received it. */
       ownTimeMs: quantilesSchema.optional(),
-      /** Requests in flight at the selected gateway or at all gateways. */
+      /** Number of requests in flight at the selected gateway, or at all gateways if none is selected. */
       inFlight: rate.optional(),
     }),
   ),
-  /** Present load of each node, averaged over half a minute. Only for the whole fleet. */
+  /** Current load of each node, averaged over half a minute. Only answers about the whole fleet contain it. */
   nodes: z.array(z.object({ node: id, requestsPerSecond: rate, tokensPerSecond: rate })).optional(),
   ...knownShape,
 });
 const keyUseSchema = z.object({
   key: id,
   lastUsedAt: z.string(),
-  /** Requests in the present hour and the 23 hours before it. */
+  /** Number of requests in the current hour and the 23 hours before it. */
   requestsOfDay: count,
 });
 export const usageAdjustmentSchema = z.object({
   organisation: id,
   period: z.string(),
-  /** Sum of all adjustments in the period. */
+  /** Sum of all manual adjustments in the period. */
   adjustedTokens: z.int(),
 });
 const usageTotalsSchema = z.object({
   organisation: id,
-  /** First day of the period. */
+  /** First day of the billing period. */
   period: z.string(),
-  /** Tokens of all completed requests, including those on own nodes and stacks. Adjustments are not included. */
+  /** Tokens of all completed requests, including those that own nodes and stacks served. Adjustments are not included. */
   totalTokens: count,
-  /** Tokens that count against the allowance: those completed by the pool, plus adjustments. null for a past period. */
+  /** Tokens that count against the allowance: those served by the pool, plus adjustments. It is null for a past period. */
   countedTokens: count.nullable(),
-  /** Sum of the manual adjustments. A negative number gave allowance back. */
+  /** Sum of the manual adjustments. A negative number means that allowance was given back. */
   adjustedTokens: z.int(),
   requests: count,
   models: z.array(
@@ -107,22 +107,22 @@ const usageTotalsSchema = z.object({
       requests: count,
     }),
   ),
-  /** Tokens per period. null if unlimited, 0 without a tier. */
+  /** Tokens that the tier allows per period. It is null if unlimited, and 0 without a tier. */
   allowance: count.nullable(),
-  /** First days of the present period and of all periods with usage, newest first. */
+  /** First days of the current period and of all periods with usage, newest first. */
   periods: z.array(z.string()),
   position,
 });
 const visitorSumSchema = z.object({
-  /** First day, in UTC. */
+  /** First UTC day that the sums cover. */
   from: z.string(),
-  /** Completed turns. */
+  /** Number of completed turns. */
   requests: count,
   promptTokens: count,
   completionTokens: count,
   totalTokens: count,
 });
-/** Usage of all visitors together. No visitor is named. */
+/** Usage of all visitors together. The answer does not identify any visitor. */
 const visitorUsageSchema = z.object({
   visitors: z.object({ day: visitorSumSchema, month: visitorSumSchema }),
   position,
@@ -130,7 +130,7 @@ const visitorUsageSchema = z.object({
 const exportQuerySchema = z
   .object({
     organisation: idSchema.optional(),
-    /** First day of completion (inclusive) and last day (exclusive). */
+    /** Range of completion days. `from` is inclusive and `to` is exclusive. */
     from: daySchema.optional(),
     to: daySchema.optional(),
   })
@@ -145,11 +145,11 @@ export const activityRows = {
     answer: usageTotalsSchema,
   }),
   'usage.keys': operation(readingRoles, 'Last use of each key, and its requests in the last 24 hours', {
-    /** Same query as `GET /keys`, so that both answers have the same keys on a page. */
+    /** Uses the query of `GET /keys`, so that a page of either list contains the same keys. */
     query: pageQuerySchema.omit({ at: true, min: true }),
     answer: z.object({
       items: z.array(keyUseSchema),
-      /** Cursor of the next page, equal to that of `GET /keys`. */
+      /** Cursor of the next page. It equals the cursor that `GET /keys` returns. */
       next: z.string().optional(),
       position,
     }),
@@ -180,7 +180,7 @@ export const activityRows = {
     answer: requestsMessageSchema,
   }),
   'traffic.get': operation(readingRoles, 'Requests, refusals, tokens and times of the last hour', {
-    /** Filters, combined with AND. `gateway` and `node` are for operators only. */
+    /** Filters, combined with AND. Only operators may use `gateway` and `node`. */
     query: z.object({
       organisation: idSchema.optional(),
       stack: stackIdSchema.optional(),

@@ -1,4 +1,4 @@
-/** Admin API operations that are commands: they are decided against the state and become events. */
+/** Admin API commands: operations that are decided against the current state and recorded as events. */
 import { z } from 'zod';
 import { changeSchema } from '../events/changes.ts';
 import { boundsSchema } from '../shapes.ts';
@@ -190,9 +190,12 @@ export const commandRows = {
       bodyKind: 'fleet',
       answer: z.object({
         changes: z.array(fleetChangeSchema),
-        /** Number of changes not yet made. Call the operation again with the same body. Absent if there are none. */
+        /**
+         * Number of changes that are still to be made, or absent if there are none. To continue, repeat the call with the
+         * same body.
+         */
         remaining: z.int().min(1).optional(),
-        /** For a dry run: number of commits that the command needs. Absent if one is enough. */
+        /** Number of commits that the command would need, in the answer to a dry run. Absent if one commit is enough. */
         commits: z.int().min(2).optional(),
         ...commandOutcomeShape,
       }),

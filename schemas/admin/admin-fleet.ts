@@ -1,4 +1,4 @@
-/** Admin API operations on the running fleet: replica, gateways, signers, limits and decisions. */
+/** Admin API operations on the running fleet: its replicas, gateways, signers, limits and decisions. */
 import { z } from 'zod';
 import { changeSchema } from '../events/changes.ts';
 import { idSchema, modelIdSchema, stackIdSchema } from '../names.ts';
@@ -34,7 +34,10 @@ import {
 import { bodySchemas, pathSchemas } from './commands.ts';
 import { effectRequestSchema, effectSchema } from './effect.ts';
 
-/** Longest wait in seconds. A silent gateway that fences counts as confirmed about 60 s after its last proof. */
+/**
+ * Longest wait for confirmations, in seconds. A silent gateway that fences counts as confirmed about 60 s after its last
+ * proof that its state was fresh.
+ */
 const waitSecondsMax = 75;
 const gatewayParams = z.object({ name: z.string().min(1).max(200) });
 
@@ -66,14 +69,17 @@ export const fleetRows = {
       query: commandQuerySchema,
       answer: z.object({
         name: z.string(),
-        /** Processes with this name, and how many reported in the last ten seconds and may still be running. */
+        /**
+         * `forgotten` counts the processes with this name. `reporting` counts those that reported in the last ten seconds and
+         * may still be running.
+         */
         ...{ forgotten: z.int().min(0), reporting: z.int().min(0).optional() },
         dryRun: z.literal(true).optional(),
         position,
       }),
     },
   ),
-  // Open to members, because whoever may revoke a key may watch it take effect. The answer never names tenants.
+  // Members may call this, because anyone who may revoke a key may watch it take effect. The answer never names tenants.
   'confirmations.get': operation(readingRoles, 'Wait until gateways have applied a position', {
     opens: 'wait',
     params: z.object({ position: numberInQuery.int().min(1) }),
@@ -121,7 +127,7 @@ export const fleetRows = {
   'decision.explain': operation(readingRoles, 'Explain a decision, recorded or hypothetical', {
     opens: 'question',
     past: true,
-    /** The moment may be part of the URL, as in every read of the past. */
+    /** Moment of the state. It may be part of the URL, as in every read of the past. */
     query: z.object({ at: momentInQuery.optional() }),
     body: explainRequestSchema,
     answer: explanationSchema,
@@ -132,7 +138,7 @@ export const fleetRows = {
     query: z.object({
       organisation: idSchema,
       host: z.union([z.literal('shared'), stackIdSchema]).optional(),
-      /** `next` of the previous page. */
+      /** Value that the previous page returned as `next`. */
       after: modelIdSchema.optional(),
       at: momentInQuery.optional(),
     }),
@@ -146,7 +152,7 @@ export const fleetRows = {
   'decision.export': operation('operator', 'Recorded decisions of all gateways, one per line', {
     opens: 'export',
     query: z.object({
-      /** Milliseconds since 1970. Defaults to one hour ago. */
+      /** Start of the exported time range, in ms since 1970. Defaults to one hour ago. */
       since: numberInQuery.min(0).optional(),
       gateway: z.string().min(1).max(200).optional(),
     }),

@@ -1,4 +1,4 @@
-/** Admin API operations on the past (events, commits, differences between two moments) and on the findings of `doctor`. */
+/** Admin API operations on the past (events, commits, and differences between two moments), and the findings of `doctor`. */
 import { z } from 'zod';
 import { commandOutcomeShape, logRecordLineSchema } from './admin-resources.ts';
 import {
@@ -14,7 +14,7 @@ const position = z.int().min(0);
 const moment = z.string();
 const count = z.int().min(0);
 
-/** Command that undoes a commit or a part of it. */
+/** Command that undoes a commit or part of a commit. */
 const undoCommandShape = {
   method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE']),
   path: z.string(),
@@ -23,7 +23,7 @@ const undoCommandShape = {
 
 const listedEventSchema = z.object({
   position,
-  /** Index within its commit. */
+  /** Index of the event within its commit. */
   index: count,
   type: z.string(),
   v: z.int(),
@@ -31,17 +31,19 @@ const listedEventSchema = z.object({
   at: moment,
   by: z.string(),
   why: z.string().optional(),
-  /** `console`, `cli`, `api` or `agent`. Absent in records of earlier versions. */
+  /**
+   * Interface through which the command arrived: `console`, `cli`, `api` or `agent`. Absent in records of earlier versions.
+   */
   via: z.string().optional(),
   /** Id of the command that wrote the event. */
   command: z.string(),
 });
-/** Value of a column. Hashes of keys and tokens are never shown. */
+/** Value of a column. Hashes of keys and tokens are never included. */
 const cellSchema = z.union([z.string(), z.number(), z.null()]);
 export const rowChangeSchema = z.object({
   action: z.enum(['create', 'change', 'remove']),
   table: z.string(),
-  /** Key of the row. Its parts are separated by `/`. */
+  /** Key of the row. If the key has several parts, they are separated by `/`. */
   id,
   fields: z.array(z.object({ field: z.string(), before: cellSchema, after: cellSchema })),
 });
@@ -50,13 +52,13 @@ const subject = z.string().min(1).max(200).optional();
 export const eventQuerySchema = z.object({
   from: numberInQuery.int().min(1).default(1),
   to: numberInQuery.int().min(1).optional(),
-  /** Leaves out events before this moment. */
+  /** Excludes events before this moment. */
   since: momentInQuery.optional(),
   type: z.string().max(100).optional(),
   limit: numberInQuery.int().min(1).optional(),
-  /** Leaves out events after this moment, like `to`. */
+  /** Excludes events after this moment, as `to` does for positions. */
   at: momentInQuery.optional(),
-  /** `desc` starts at the newest event. */
+  /** `desc` lists the newest event first. */
   order: z.enum(['asc', 'desc']).default('asc'),
   organisation: subject,
   key: subject,
@@ -75,13 +77,13 @@ export const historyRows = {
     answer: z.object({
       items: z.array(listedEventSchema),
       position,
-      /** Position from which the next page continues. Absent on the last page. */
+      /** Position at which the next page begins. Absent on the last page. */
       nextFrom: position.optional(),
-      /** `to` of the next page, when reading from the newest event. Absent on the last page. */
+      /** Value of `to` for the next page when reading from the newest event. Absent on the last page. */
       nextTo: position.optional(),
-      /** First position in a history that was cut; on the last page only. Earlier events are only in the log. */
+      /** First position in a truncated history, on the last page only. Earlier events are available only in the log. */
       historyFrom: position.optional(),
-      /** Advice on how to get the earlier events. */
+      /** Advice on how to get the events before `historyFrom`. */
       historyNext: z.string().optional(),
     }),
   }),
@@ -106,7 +108,7 @@ export const historyRows = {
       why: z.string().optional(),
       command: z.string(),
       events: z.array(listedEventSchema),
-      /** Effect of the commit on the rows. */
+      /** Changes that the commit made to rows of the state. */
       changes: z.array(rowChangeSchema),
     }),
   }),
@@ -116,9 +118,9 @@ export const historyRows = {
     answer: z.object({
       /** Position of the commit to undo. */
       of: position,
-      /** Fields of the only command. Left out if `commands` contains several. */
+      /** Fields of the command if it is the only one. They are absent if `commands` contains several. */
       ...z.object(undoCommandShape).partial().shape,
-      /** Commands in the order of execution. One command may undo several events. */
+      /** Commands in the order in which they must run. One command may undo several events. */
       commands: z.array(z.object(undoCommandShape)),
       position,
     }),
@@ -129,7 +131,7 @@ export const historyRows = {
     query: commandQuerySchema,
     answer: z.object({
       of: position,
-      /** Commands that undid the commit. Empty in the answer to a repeated request. */
+      /** Commands that were run to undo the commit. Empty in the answer to a repeated request. */
       commands: z.array(z.object(undoCommandShape)),
       ...commandOutcomeShape,
     }),
@@ -141,7 +143,7 @@ export const historyRows = {
       from: position,
       to: position,
       items: z.array(rowChangeSchema),
-      /** Set if there are more differences than listed. */
+      /** Set if there are more differences than `items` contains. */
       truncated: z.literal(true).optional(),
       position,
     }),
@@ -157,11 +159,11 @@ export const historyRows = {
           object: z.string().optional(),
           text: z.string(),
           next: z.string().optional(),
-          /** Documentation page about the finding. */
+          /** Documentation page that explains the finding. */
           page: z.string().optional(),
-          /** Number of findings that this one represents, if more than one. */
+          /** Number of findings that this entry represents, if it is more than one. */
           findings: count.optional(),
-          /** Some of the represented findings, in addition to this one. */
+          /** Some of the other findings that this entry represents. */
           examples: z
             .array(z.object({ object: z.string().optional(), text: z.string(), next: z.string() }))
             .optional(),

@@ -1,4 +1,4 @@
-/** Admin API operations that read the state, in the present and in the past. */
+/** Admin API operations that read the present or a past state. */
 import { z } from 'zod';
 import { fleetSchema } from '../events/fleet.ts';
 import { idSchema, modelIdSchema, stackIdSchema, tierIdSchema } from '../names.ts';

@@ -1,6 +1,6 @@
 /**
- * Schemas of the resources in the admin API's answers. They are tolerant, so clients ignore fields of later versions. Ids are
- * plain strings, because the log also contains what earlier writers allowed.
+ * Schemas of the resources that the admin API returns. They are tolerant, so that clients ignore fields of later versions.
+ * Ids are plain strings, because the log also contains ids that only earlier versions accepted.
  */
 import { z } from 'zod';
 import { releaseShape } from '../events/changes.ts';
@@ -32,7 +32,7 @@ const limits = {
 export const organisationSchema = z.object({
   id,
   name: z.string(),
-  /** null means that the organisation may not use inference. */
+  /** The organisation's tier. With null, the organisation may not use inference. */
   tier: id.nullable(),
   /** First day of a billing period. */
   anchor: z.string(),
@@ -97,21 +97,21 @@ export const nodeSchema = z.object({
   url: z.string(),
   dialect: dialectSchema,
   credential: z.string().optional(),
-  /** Catalog ids mapped to the engine's names, for models whose names differ. */
+  /** Maps a catalog id to the engine's name for the model, if the two differ. */
   models: z.record(z.string(), z.string()).optional(),
   agent: z.boolean(),
   drained: z.boolean(),
   up: z.boolean(),
   loaded: z.array(z.string()),
-  /** Loaded models that only rerank, as the engine shows. Left out if there are none. */
+  /** Loaded models that can only rerank, as the engine reports. Absent if there are none. */
   rerankModels: z.array(z.string()).optional(),
-  /** Name of the replica that reports on the node. */
+  /** Name of the control-plane replica that reports on the node. */
   owner: z.string().optional(),
   generation: count,
   reason: z.string().optional(),
   changedAt: moment.optional(),
 });
-/** Node together with its agent's last report. Only reads of the present return it. */
+/** Node together with the last report of its agent. Only reads of the present state return it. */
 export const liveNodeResourceSchema = nodeSchema.extend(liveNodeSchema.partial().shape);
 export const nodeTokenSchema = z.object({
   id,
@@ -128,11 +128,10 @@ export const logSignerSchema = z.object({
 export const fleetChangeSchema = z.object({
   action: z.enum(['create', 'change', 'remove']),
   kind: z.enum(fleetKinds),
-  /** `<organisation>/<person>` for a member. `pool/<model>` or `<stack>/<model>` for an install. */
+  /** Id of the changed thing: `<organisation>/<person>` for a member, `pool/<model>` or `<stack>/<model>` for an install. */
   id: z.string(),
-  /** Names of the changed fields. */
   fields: z.array(z.string()).optional(),
-  /** Values of the changed fields. A side is absent if the field has no value there. */
+  /** Values of the changed fields. `before` or `after` is absent if the field has no value on that side. */
   values: z
     .array(z.object({ field: z.string(), before: z.unknown().optional(), after: z.unknown().optional() }))
     .optional(),
@@ -147,7 +146,7 @@ export const gatewayStatusSchema = z.object({
   seenSeconds: z.number(),
   foldVersion: z.int(),
   incarnation: z.string(),
-  /** The gateway's log, if it follows another log than this replica. */
+  /** Id of the log that the gateway follows, if this replica follows another log. */
   log: z.string().nullable().optional(),
   conflict: z.string().optional(),
   ...memberSchemas(shownMembers),
@@ -169,42 +168,46 @@ export const replicaStatusSchema = z.object({
   log: z.string().nullable(),
   position,
   digest: z.string(),
-  /** Digests by table. */
+  /** Digest of each table, by table name. */
   digests: z.record(z.string(), z.string()),
   foldVersion: z.int(),
   replica: z.string(),
-  /** All reporting control planes, with the position that each has folded. */
+  /** Control planes that are reporting, each with the position up to which it has folded the log. */
   controlPlanes: z.array(z.object({ name: z.string(), applied: position })).optional(),
   skipped: count,
   /** Fingerprints of the keys whose signatures are accepted. */
   signers: z.array(z.string()),
-  /** Fingerprint of this replica's key. */
+  /** Fingerprint of the key with which this replica signs. */
   signer: z.string().optional(),
   halted: z.string().optional(),
 });
-/** Present use of one subject's limits, over all gateways. null means unknown to this replica, or unlimited. */
+/**
+ * Current use of one subject's limits over all gateways. A null value is unknown to this replica or, for a limit, unlimited.
+ */
 export const limitUseSchema = z.object({
-  /** null for all visitors together. */
+  /** Organisation that the limits apply to, or null for all visitors together. */
   organisation: id.nullable(),
   tier: z.string().nullable(),
-  /** Set if the organisation is suspended. Its limits are then 0. */
+  /** Set if the organisation is suspended, which makes its limits 0. */
   suspended: z.literal(true).optional(),
   requests: z.object({ used: count.nullable(), limit: count.nullable(), secondsLeft: count.nullable() }),
   concurrency: z.object({ inFlight: count.nullable(), limit: count.nullable() }),
-  /** Tokens that count against the allowance: completed by the pool, plus adjustments; for visitors, of the day. */
+  /**
+   * Tokens that count against the allowance: those served by the pool, plus adjustments. For visitors, the tokens of the day.
+   */
   tokens: z.object({ used: count, limit: z.int().nullable(), refillsAt: z.string() }),
   gateways: z.array(
     z.object({
-      /** Gateway's name, or `rows` for totals that a restore took from the backup. */
+      /** Name of the gateway, or `rows` for totals that a restore took from the backup. */
       name: z.string(),
       requests: count.nullable(),
       inFlight: count.nullable(),
       tokens: count,
-      /** Seconds since the gateway last published its use. */
+      /** Seconds since the gateway last published its counters. */
       ageSeconds: z.number(),
     }),
   ),
-  /** Limits on gateways that the open change has reached, if they differ. */
+  /** Limits on the gateways that the open change has reached, if they differ from the other gateways' limits. */
   inWave: z
     .object({
       ...releaseShape,
@@ -217,12 +220,12 @@ export const limitUseSchema = z.object({
 });
 export const logRecordLineSchema = z.object({
   offset: count,
-  /** The record in base64. */
+  /** Raw bytes of the record, in base64. */
   value: z.string(),
   signature: z.string().optional(),
 });
 
-/** Body of every refusal of the admin API, whatever its status. */
+/** Body of every refusal by the admin API, whatever its status. */
 export const adminErrorSchema = z.object({
   error: z.object({
     type: z.string(),
@@ -230,7 +233,7 @@ export const adminErrorSchema = z.object({
     message: z.string(),
     status: z.int(),
     path: z.string(),
-    /** Advice on what to do next. */
+    /** Advice on what the caller can do next. */
     next: z.string().optional(),
     details: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
   }),
@@ -239,13 +242,15 @@ export const adminErrorSchema = z.object({
 /** Fields that every answer to a command contains in addition to the resource. */
 export const commandOutcomeShape = {
   position,
-  /** Set if nothing had to change. */
+  /** Set if there was nothing to change. */
   unchanged: z.literal(true).optional(),
-  /** Warnings about allowed but unusual settings, and about facts that were unknown when the command was written. */
+  /** Warnings about allowed but unusual settings, and about facts that were unknown at the time of the command. */
   warnings: z.array(z.string()).optional(),
-  /** Set if nothing was written. The resource is shown as it would be. */
+  /** Set for a dry run. Nothing was written, and the resource is shown as it would have become. */
   dryRun: z.literal(true).optional(),
-  /** Set if a command with this Idempotency-Key was carried out before. Values that are shown only once are then left out. */
+  /**
+   * Set if an earlier command with this Idempotency-Key was carried out. Values that are shown only once are then omitted.
+   */
   repeated: z.literal(true).optional(),
   next: z.string().optional(),
 };
@@ -256,24 +261,24 @@ export function listSchema<Item extends z.ZodType>(items: Item) {
 
 export function pageSchema<Item extends z.ZodType>(items: Item) {
   return listSchema(items).extend({
-    /** Cursor to pass as `after`. Absent on the last page. */
+    /** Cursor to pass as `after` for the next page. Absent on the last page. */
     next: z.string().optional(),
-    /** Number of rows on all pages. Absent if a search has not read all of a long list. */
+    /** Number of rows on all pages. Absent if a search did not read a long list to its end. */
     total: count.optional(),
   });
 }
 
-/** Resource as a command's answer contains it. */
+/** Returns the schema of a resource in the answer to a command. */
 export function written<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape>) {
   return resource.extend(commandOutcomeShape);
 }
 
-/** Resource with a value that is shown only once. The value is absent in a dry run and in the answer to a repeat. */
+/** Returns the schema of a resource with a secret that is shown only once. Dry runs and repeated commands omit the secret. */
 export function withSecret<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape>) {
   return resource.extend({ value: z.string().optional(), ...commandOutcomeShape });
 }
 
-/** Keys created by one command, in the order of the request, with their values. */
+/** Keys that one command created, with their values, in the order of the request. */
 export const createdKeysSchema = z.object({
   items: z.array(z.object({ id, organisation: id, name: z.string(), value: z.string().optional() })),
   ...commandOutcomeShape,
@@ -286,5 +291,5 @@ export const createdTokensSchema = z.object({
 
 export const removed = z.object({ id, ...commandOutcomeShape });
 export const removedMember = z.object({ organisation: id, person: id, ...commandOutcomeShape });
-/** Fingerprints of all signers after the change. Absent if nothing changed. */
+/** Fingerprints of all signers after the change, or absent if nothing changed. */
 export const signersAfter = { signers: z.array(z.string()).optional() };

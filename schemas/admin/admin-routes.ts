@@ -1,6 +1,6 @@
 /**
- * Method and path of each admin API operation, below the API's prefix. Clients need nothing else, so it is separate from the
- * rest of the declarations (schemas/admin/admin.ts), which must have an entry for each name.
+ * Method and path of each admin API operation. Paths are relative to the API's prefix. The table is separate from the other
+ * declarations, because clients need nothing else. schemas/admin/admin.ts must have an entry for each name.
  */
 export const adminRoutes = {
   'document.get': 'GET /openapi.json',
@@ -125,10 +125,10 @@ export type PathNames<Name extends OperationName> = NamesIn<AdminRoutes[Name]>;
 
 export const operationNames = Object.keys(adminRoutes) as readonly OperationName[];
 
-/** Reads that need a request body. */
+/** Operations that only read, although they need a request body. */
 export const questions = ['fleet.diff', 'effect.get', 'decision.explain'] as const satisfies OperationName[];
 
-/** Method and path of an operation. The path contains `:name` for each parameter. */
+/** Returns the method and path of an operation. The path contains `:name` for each parameter. */
 export function operationRoute<Name extends OperationName>(
   name: Name,
 ): { readonly method: OperationMethod<Name>; readonly path: string } {
@@ -136,7 +136,7 @@ export function operationRoute<Name extends OperationName>(
   return { method: method as OperationMethod<Name>, path };
 }
 
-/** An operation's path with its parameters filled in, and the remaining input. */
+/** Fills in the parameters of an operation's path. Returns the path, the parameters and the remaining input. */
 export function resolvePath(
   name: OperationName,
   input: object,

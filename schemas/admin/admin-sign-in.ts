@@ -16,11 +16,11 @@ const meSchema = z.object({
   /** Whether the caller is the operator, who may use every command. */
   operator: z.boolean(),
   person: id.optional(),
-  /** Name that the log records as author of the caller's commands. */
+  /** Name that the log records as the author of the caller's commands. */
   actor: z.string(),
-  /** The person's organisations, each with the commands that the person's role allows there. */
+  /** Organisations of the signed-in person, each with the commands that the person's role allows there. */
   organisations: z.array(z.object({ id, name: z.string(), role: roleSchema, commands: z.array(z.string()) })),
-  /** Commands that the operator may use. Empty for a person. */
+  /** Commands that the operator may use. The list is empty for a person. */
   commands: z.array(z.string()),
   position: z.int().min(0),
 });

@@ -1,7 +1,7 @@
 /**
- * Table of all admin API operations: input, answer and permitted callers. The room `schemas/admin` defines the admin API.
- * Routes (schemas/admin/admin-routes.ts), role checks, OpenAPI document, clients and isolation tests are built from this
- * table, so an operation without an entry does not exist.
+ * Table of all admin API operations with their inputs, answers and permitted callers. Routes (schemas/admin/admin-routes.ts),
+ * role checks, the OpenAPI document, clients and isolation tests are built from this table, so an operation without an entry
+ * does not exist. The room `schemas/admin` defines the admin API.
  */
 import type { z } from 'zod';
 import { activityRows } from './admin-activity.ts';
@@ -42,9 +42,9 @@ export const adminOperations = {
 } as const satisfies Readonly<Record<OperationName, OperationRow>>;
 
 type Rows = typeof adminOperations;
-/** Operations that are decided against the state and become events. */
+/** Names of operations that are decided against the current state and recorded as events. */
 export type CommandName = keyof typeof commandRows;
-/** Operations that only read the present or past state. */
+/** Names of operations that only read the present or a past state. */
 export type StateReadName = keyof typeof readRows;
 
 type OperationPart<Name extends OperationName, Part extends string> =
@@ -52,14 +52,16 @@ type OperationPart<Name extends OperationName, Part extends string> =
 type Read<Schema> = Schema extends z.ZodType ? z.output<Schema> : undefined;
 type SchemaInput<Schema> = Schema extends z.ZodType ? z.input<Schema> : unknown;
 
-/** Parts of a call as the server has parsed them. A part is undefined if the operation does not have it. */
+/** Parts of a call after the server has parsed them. A part is undefined if the operation does not have it. */
 export type OperationParams<Name extends OperationName> = Read<OperationPart<Name, 'params'>>;
 export type OperationQuery<Name extends OperationName> = Read<OperationPart<Name, 'query'>>;
 export type OperationBody<Name extends OperationName> = Read<OperationPart<Name, 'body'>>;
-/** Answer of an operation, or a line of its stream. If a repeated command's resource is gone, only ids remain. */
+/**
+ * Answer of an operation, or one line of its stream. If a repeated command's resource no longer exists, only its ids remain.
+ */
 export type OperationAnswer<Name extends OperationName> = Read<OperationPart<Name, 'answer'>>;
 
-/** Input of an operation, without the options that a client adds to every command itself (`why`, `force`). */
+/** Input of an operation, without the options that a client itself adds to every command (`why`, `force`). */
 export type OperationInput<Name extends OperationName> = {
   readonly [Param in PathNames<Name>]: string | number;
 } & Readonly<
@@ -68,7 +70,7 @@ export type OperationInput<Name extends OperationName> = {
     : SchemaInput<OperationPart<Name, 'body'>>
 >;
 
-/** Operations with a bulk form. */
+/** Names of operations that have a bulk form. */
 export type ManyName = {
   [Name in OperationName]: Rows[Name] extends { readonly many: Many } ? Name : never;
 }[OperationName];
@@ -77,7 +79,7 @@ export interface BulkBody<Name extends ManyName> {
   readonly items: readonly OperationBody<Name>[];
 }
 
-/** Answers by method and path. */
+/** Maps each method and path to the type of its answer. */
 type ByRoute = { readonly [Name in OperationName as (typeof adminRoutes)[Name]]: OperationAnswer<Name> };
 export type AdminRoute = keyof ByRoute & `${AdminMethod} ${string}`;
 export type AdminResponse<Route extends AdminRoute> = ByRoute[Route];

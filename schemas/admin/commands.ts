@@ -1,6 +1,6 @@
 /**
- * Bodies and path parameters of the admin API's commands. All schemas are strict, but they check formats only. Whether the
- * named things exist is decided against the state.
+ * Schemas for the bodies and path parameters of the admin API's commands. They are strict, but they check formats only.
+ * Whether the named things exist is checked against the state.
  */
 import { z } from 'zod';
 import { daySeconds } from '../durations.ts';
@@ -37,12 +37,12 @@ const strictPlaceSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('organisation'), id: idSchema }),
 ]);
 
-/** Path parameters, by the kind of thing that they name. */
+/** Schemas of path parameters, by the kind of thing that they identify. */
 export const pathSchemas = {
   none: z.strictObject({}),
   id: z.strictObject({ id: idSchema }),
   tier: z.strictObject({ id: tierNameSchema }),
-  /** Tier id. `anonymous` stands for the visitors. */
+  /** Id of a tier, or `anonymous` for the visitors. */
   tierOrVisitors: z.strictObject({ id: tierIdSchema }),
   model: z.strictObject({ id: modelIdSchema }),
   member: z.strictObject({ id: idSchema, person: personSchema }),
@@ -85,13 +85,13 @@ export const bodySchemas = {
   }),
   setMember: z.strictObject({ role: roleSchema }),
   adjustUsage: z.strictObject({
-    /** Tokens added to the present period's use. A negative number gives allowance back. */
+    /** Number of tokens to add to the current period's usage. A negative number gives allowance back. */
     tokens: z.int().min(-1_000_000_000_000).max(1_000_000_000_000),
   }),
-  /** Ed25519 public key in SPKI format: PEM, or the DER in base64. */
+  /** Ed25519 public key in SPKI format, either as PEM or as DER in base64. */
   addSigner: z.strictObject({ publicKey: z.string().min(1).max(1000) }),
   setTier: z.strictObject({
-    /** If left out, the rank stays as it is. A new tier is ranked above all others. */
+    /** Rank of the tier. If omitted, an existing tier keeps its rank, and a new tier is ranked above all others. */
     rank: z.int().min(0).max(1000).optional(),
     ...limitsShape,
     monthlyTokens: limitSchema.optional(),
@@ -102,7 +102,7 @@ export const bodySchemas = {
   setModel: z.strictObject({
     family: nameSchema,
     weight: weightSchema.optional(),
-    /** If left out, it stays as it is, or becomes `prefix` for a new model. */
+    /** If omitted, an existing model keeps its affinity, and a new model gets `prefix`. */
     affinity: affinitySchema.optional(),
     added: momentSchema.optional(),
   }),
@@ -115,12 +115,15 @@ export const bodySchemas = {
   }),
   setSurface: z.strictObject({ surface: surfaceSchema }),
   registerNode: z.strictObject({ ...nodeShape, place: strictPlaceSchema }),
-  /** Advances the change only if it is still in this wave, because it may have advanced automatically. */
+  /** Advances the change only if it is still in this wave, because it may have advanced automatically meanwhile. */
   advanceChange: z.strictObject({ inWave: z.int().min(1).optional() }),
   withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
   applyFleet: z.strictObject({
     fleet: declaredFleetSchema,
-    /** Whether to remove what the file omits. Files never contain keys, so keys go only with their organisation. */
+    /**
+     * Whether to remove things that the file omits. Keys are removed only with their organisation, because files never
+     * contain keys.
+     */
     prune: z.boolean().optional(),
   }),
 };

@@ -1,10 +1,10 @@
-/** Parses a moment of the past as people write it: a log position, a time or an age. */
+/** Parses a past moment as people write it: a log position, a time or an age. */
 import { ageUnits, durationMs } from '../durations.ts';
 
 export type NamedMoment =
-  /** State after this commit. */
+  /** The state after the commit at this position. */
   | { readonly position: number }
-  /** Milliseconds since 1970. */
+  /** Time in milliseconds since 1970. */
   | { readonly timeMs: number };
 
 /** Parses `18240`, `2026-11-22T08:00:00Z` or `10m` (units s, m, h, d). Returns undefined for any other text. */
@@ -18,7 +18,10 @@ export function parseMoment(text: string, nowMs: number): NamedMoment | undefine
   return isTime(text) ? { timeMs: Date.parse(text) } : undefined;
 }
 
-/** Accepts the same times as `momentSchema`, but without the schema library, because every command line loads this file. */
+/**
+ * Accepts the same times as `momentSchema`, but without the schema library, because every run of the command line loads this
+ * file.
+ */
 function isTime(text: string): boolean {
   const [, day] = /^(\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?Z$/.exec(text) ?? [];
   const ms = day === undefined ? Number.NaN : Date.parse(day);

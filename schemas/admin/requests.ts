@@ -1,6 +1,6 @@
 /**
- * Ended requests as people follow them, one row each, with its verdict. The command line, the admin API and the console show
- * the same rows, which never contain prompts or answers.
+ * Rows of requests that have ended, each with its verdict. The command line, the admin API and the console show the same
+ * rows, which never contain prompts or answers.
  */
 import { z } from 'zod';
 import { type RefusalType, refusalKinds } from '../api/refusals.ts';
@@ -15,35 +15,40 @@ const ms = z.number().min(0);
 
 export const requestRowSchema = z.object({
   request: requestIdSchema,
-  /** Time of the decision by the gateway's clock. */
+  /** Time at which the gateway decided the request, by its own clock. */
   at: z.string(),
   gateway: z.string(),
-  /** Organisation of the key. Absent for visitors and unknown keys. */
+  /** Organisation that the key belongs to. Absent for visitors and unknown keys. */
   organisation: z.string().optional(),
   key: z.string().optional(),
-  /** Present name of the key. */
+  /** Current name of the key. */
   keyName: z.string().optional(),
-  /** True for a visitor's request. */
+  /** True if a visitor sent the request. */
   visitor: z.literal(true).optional(),
-  /** `shared`, the id of a stack, or `unknown`. Members also see `unknown` for stacks of other organisations. */
+  /**
+   * Host of the request: `shared`, a stack's id, or `unknown`. Members also see `unknown` for other organisations' stacks.
+   */
   host: z.string(),
   operation: z.string(),
-  /** Absent for listings and for names of no model, which are not stored anywhere. */
+  /**
+   * Requested model. Absent for listings and for names that are not known models, because those names are not stored
+   * anywhere.
+   */
   model: z.string().optional(),
   verdict: outcomeSchema,
-  /** Status of the answer. Absent if no header was sent. */
+  /** HTTP status of the answer. Absent if no header was sent. */
   status: z.int().optional(),
-  /** Type of a refusal. */
+  /** Type of the refusal, if the request was refused. */
   type: z.string().optional(),
-  /** Cause of a refusal, more detailed than its type. For operators only. */
+  /** Cause of the refusal, more detailed than its type. Only operators see it. */
   cause: z.string().optional(),
-  /** The party that ended the request early. */
+  /** Party that ended the request early. */
   endedBy: enderSchema.optional(),
-  /** For operators only. */
+  /** Node that the request was sent to. Only operators see it. */
   node: z.string().optional(),
   promptTokens: count.optional(),
   completionTokens: count.optional(),
-  /** Time from the request line to the first byte of a node's answer. */
+  /** Time from the arrival of the request line to the first byte of a node's answer. */
   firstTokenMs: ms.optional(),
   durationMs: ms,
   /** Position of the state that the decision used. */
@@ -54,7 +59,7 @@ export type RequestRow = z.infer<typeof requestRowSchema>;
 /** Page of requests, newest first by the time at which they ended. */
 export const requestListSchema = z.object({
   items: z.array(requestRowSchema),
-  /** Opaque cursor of the next page, which has older requests. Absent on the last page. */
+  /** Opaque cursor of the next page, which contains older requests. Absent on the last page. */
   next: z.string().optional(),
   /** Gateways whose requests are missing, because they did not answer or do not store decisions. */
   silent: z.array(z.string()),
@@ -62,34 +67,34 @@ export const requestListSchema = z.object({
 export type RequestList = z.infer<typeof requestListSchema>;
 
 /**
- * `data` of each `requests` event in the live stream (text/event-stream). The first is like the list, with the newest `limit`
- * requests and `next`; later ones contain the requests ended since, newest first. A reopened stream starts again, so identify
- * rows by `request`. `event: ended` means that the session has ended.
+ * `data` of each `requests` event in the live stream (text/event-stream). The first event is like a page of the list: it
+ * contains the newest `limit` requests and `next`. Later events contain the requests that have ended since, newest first. A
+ * reopened stream starts again, so identify rows by `request`. An `ended` event means that the session has ended.
  */
 export const requestsMessageSchema = requestListSchema.extend({
-  /** Number of ended requests that the stream left out because there were more than it sends. The list contains them. */
+  /** Number of ended requests that the stream left out, because there were more than it may send. The list contains them. */
   missed: count.optional(),
 });
 export type RequestsMessage = z.infer<typeof requestsMessageSchema>;
 
 const refusalTypes = Object.keys(refusalKinds) as [RefusalType, ...RefusalType[]];
 
-/** Filters of requests, combined with AND. */
+/** Filters on requests, combined with AND. */
 export const requestFilterShape = {
   outcome: outcomeSchema.optional(),
   type: z.enum(refusalTypes).optional(),
   model: modelIdSchema.optional(),
   organisation: idSchema.optional(),
   key: idSchema.optional(),
-  /** For operators only. */
+  /** Node that the requests were sent to. Only operators may use this filter. */
   node: idSchema.optional(),
   gateway: z.string().min(1).max(200).optional(),
-  /** Minimum duration, such as `500ms`, `2s` or `1m`. */
+  /** Minimum duration of a request, such as `500ms`, `2s` or `1m`. */
   'slower-than': z
     .string()
     .refine((text) => !Number.isNaN(slowerThanMs(text)), 'must be a duration such as 500ms or 2s')
     .optional(),
-  /** Time or age from which requests are included. */
+  /** Start of the time range, as a time or an age. */
   since: momentInQuery.optional(),
   request: requestIdSchema.optional(),
 };
@@ -101,13 +106,13 @@ const limit = numberInQuery.int().min(1).max(requestsPerPageMax).default(request
 export const requestListQuerySchema = z.object({
   ...requestFilterShape,
   limit,
-  /** `next` of the previous page. */
+  /** Cursor that the previous page returned as `next`. */
   next: z.string().min(1).max(12_000).optional(),
 });
 export const requestTailQuerySchema = z.object({
   ...requestFilterShape,
   /** Number of rows in the first message. */
   limit: numberInQuery.int().min(0).max(requestsPerPageMax).default(requestsPerPage),
-  /** Most rows per second to stream. The stream is then a sample, and `missed` counts the rest. */
+  /** Maximum number of rows per second. If more requests end, the stream is a sample, and `missed` counts the rest. */
   'rows-per-second': numberInQuery.int().min(1).max(10_000).optional(),
 });

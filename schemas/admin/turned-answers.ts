@@ -1,6 +1,7 @@
 /**
- * Commands that can change the outcome of requests. Terminals and console dialogs first show which requests would be
- * affected. Excluded are commands about the log alone, on things that no key or model uses yet, and on staged changes.
+ * Names of the commands that can change the outcome of requests. Terminals and console dialogs first show which requests
+ * would be affected. The list omits commands that concern only the log, staged changes, or things that no key or model uses
+ * yet.
  */
 import type { CommandName } from './admin.ts';
 
