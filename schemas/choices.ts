@@ -1,10 +1,13 @@
-/** Allowed words of enumerations, without their schemas, which take longer to load than the command line itself. */
+/**
+ * Allowed values of enumerations. They are separate from their schemas, which take longer to load than the command line
+ * itself.
+ */
 
 export const surfaces = ['openai', 'anthropic'] as const;
 export const dialects = ['vllm', 'sglang', 'llamacpp', 'ollama'] as const;
 export const roles = ['owner', 'admin', 'approver', 'member', 'viewer'] as const;
 export const expiryChoices = ['never', '30d', '90d', '1y'] as const;
-/** `prefix` sends prompts that begin alike to one node, which may have the prefix cached. `none` sends them to any node. */
+/** Whether prompts that begin alike are sent to one node, which may have the prefix cached (`prefix`), or to any node. */
 export const affinities = ['prefix', 'none'] as const;
 export const keyStates = ['active', 'revoked', 'expired'] as const;
 export const nodeStates = ['up', 'down', 'drained'] as const;

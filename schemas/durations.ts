@@ -1,4 +1,4 @@
-/** Units of time, and the parser of the durations and ages that people write. */
+/** Units of time, and parsers for durations and ages that people write. */
 
 export const hourMs = 3_600_000;
 export const dayMs = 24 * hourMs;
@@ -7,7 +7,7 @@ export const daySeconds = 24 * 3600;
 const unitMs = { ms: 1, s: 1000, m: 60_000, h: hourMs, d: dayMs } as const;
 type DurationUnit = keyof typeof unitMs;
 
-/** Parses a duration such as `90s` into ms. With `alone`, a bare number counts as seconds. Returns NaN for other text. */
+/** Parses a duration such as `90s` into ms, or NaN if invalid. With the unit `alone`, a bare number counts as seconds. */
 export function durationMs(text: string, units: readonly (DurationUnit | 'alone')[]): number {
   const [, count, unit = 'alone'] = /^(\d{1,7}(?:\.\d+)?)(ms|[smhd])?$/.exec(text) ?? [];
   const known = units.find((each) => each === unit);
@@ -16,7 +16,7 @@ export function durationMs(text: string, units: readonly (DurationUnit | 'alone'
 
 export const ageUnits = ['s', 'm', 'h', 'd'] as const;
 
-/** Parses the minimum duration of a requests filter, such as `500ms`, `2s` or `1m`, into ms. */
+/** Parses the minimum duration in a filter on requests, such as `500ms`, `2s` or `1m`, into ms. */
 export function slowerThanMs(text: string): number {
   return durationMs(text, ['ms', 's', 'm']);
 }

@@ -1,6 +1,6 @@
 /**
- * Names and ids that cross a process border. Every process parses ids with these schemas where they enter, so code behind
- * that point never checks them again. The room `schemas/` defines everything that one process sends another. It must not
+ * Schemas for names and ids that one process sends another. Every process parses ids with these schemas where they enter, so
+ * code behind that point never checks them again. The room `schemas/` defines everything that processes exchange. It must not
  * contain behaviour of any process, because browsers load it too.
  */
 import { z } from 'zod';
@@ -24,8 +24,8 @@ export const modelIdSchema = z
   .max(200);
 
 /**
- * Free text for people, as events contain it. Refuses control characters, which could make one line look like two, and lone
- * surrogates, which UTF-8 cannot encode.
+ * Free text for people, as events contain it. It must not contain control characters, which could make one line look like
+ * two, or lone surrogates, which UTF-8 cannot encode.
  */
 export const storedNameSchema = z
   .string()
@@ -40,7 +40,7 @@ const joined = ['Arabic', 'Bengali', 'Devanagari', 'Gujarati', 'Gurmukhi', 'Kann
   .join('');
 /** Line separators and invisible characters: direction marks, zero-width spaces, joiners, fillers and tags. */
 const hidden = /[\u2028\u2029\p{Default_Ignorable_Code_Point}]/u;
-/** Legitimate invisible characters: joiners within joining scripts or emoji, and an emoji's style selector. */
+/** Legitimate invisible characters: joiners within emoji or scripts that need them, and an emoji's style selector. */
 const needed = new RegExp(
   `(?<=[${joined}])[\\u200c\\u200d](?=[${joined}])|(?<=[\\p{Emoji}\\ufe0f])\\u200d(?=\\p{Emoji})|(?<=\\p{Emoji})[\\ufe0e\\ufe0f]`,
   'gu',
@@ -78,7 +78,7 @@ export const daySchema = z.iso.date();
 /** Moment in UTC, in RFC 3339 format. */
 export const momentSchema = z.iso.datetime();
 
-/** Base URL of an inference server, as events contain it; without credentials, which would enter the log. */
+/** Base URL of an inference server, as events contain it. It has no credentials, because they would enter the log. */
 export const recordedNodeUrlSchema = z
   .string()
   .max(500)
@@ -87,7 +87,7 @@ export const recordedNodeUrlSchema = z
     return url !== undefined && /^https?:$/.test(url.protocol) && !url.username && !url.password;
   }, 'must be an http or https URL without credentials');
 
-/** Base URL of an inference server. It has no query and no fragment, because paths are appended to it. */
+/** Base URL of an inference server. It has no query and no fragment, because paths are appended to the URL. */
 export const nodeUrlSchema = recordedNodeUrlSchema.refine(
   (text) => !/[?#]/.test(text),
   'must be a URL without a query or fragment',
@@ -99,7 +99,7 @@ export const credentialNameSchema = z
   .regex(/^[A-Z0-9_]+$/i, 'must be letters, digits and underscores')
   .max(64);
 
-/** Place that a node serves: the pool, a stack or an organisation. */
+/** Place whose requests a node serves: the pool, a stack or an organisation. */
 export const placeSchema = z.union([
   z.object({ kind: z.literal('pool') }),
   z.object({ kind: z.literal('stack'), id: stackIdSchema }),
@@ -113,14 +113,14 @@ export type ExpiryChoice = z.infer<typeof expiryChoiceSchema>;
 export type Place = z.infer<typeof placeSchema>;
 
 declare const idKind: unique symbol;
-/** Id of one kind. An id of another kind cannot be assigned to it, but plain parsed text can. */
+/** Id of one kind of thing. An id of another kind cannot be assigned to it, but plain parsed text can. */
 type TypedId<Kind extends string> = string & { readonly [idKind]?: Kind };
 export type OrganisationId = TypedId<'organisation'>;
 export type KeyId = TypedId<'key'>;
 export type StackId = TypedId<'stack'>;
 export type NodeId = TypedId<'node'>;
 
-/** Place as a single text, for rows and look-ups. */
+/** Place as a single text, for use in rows and as a key. */
 export type PlaceKey = 'pool' | `stack:${string}` | `organisation:${string}`;
 
 export function placeKey(place: Place): PlaceKey {

@@ -1,4 +1,7 @@
-/** Fields that commands and the fleet file share. Fields of events are laxer, because old events contain other values. */
+/**
+ * Fields that commands and the fleet file share. The fields of events are less strict, because old events contain other
+ * values.
+ */
 import { z } from 'zod';
 import {
   credentialNameSchema,
@@ -9,13 +12,13 @@ import {
   tierIdSchema,
 } from './names.ts';
 
-/** Author of the operator's records. Persons must not use this name. */
+/** Name that the log records as the author of the operator's commands. Persons must not use this name. */
 export const operatorName = 'operator';
-/** Author of checkpoints, which no person commands. */
+/** Name that the log records as the author of checkpoints, because no person commands them. */
 export const checkpointAuthor = 'checkpoint';
-/** Author of rows in logs that `snapshot restore` of builds up to 0.2.0 wrote. */
+/** Author of rows in logs that `snapshot restore` of versions up to 0.2.0 wrote. */
 const restoreAuthor = 'restore';
-/** Author name of a replica's records. Its colon cannot occur in a person's id. */
+/** Returns the author name of a replica's records. No person has this name, because a person's id contains no colon. */
 export const replicaAuthor = (name: string): string => `control-plane:${name}`;
 const reservedNames: readonly string[] = [operatorName, checkpointAuthor, restoreAuthor];
 /** Tier id under which the visitors' limits are stored. Tiers must not use it. */
@@ -32,23 +35,23 @@ export const tierNameSchema = tierIdSchema.refine(
 
 export const limitSchema = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 export const weightSchema = z.int().min(1).max(1000);
-/** `*` selects every model of the pool. */
+/** Models that a tier or visitors may use. `*` selects every model of the pool. */
 export const modelSelectionSchema = z.union([z.literal('*'), z.array(modelIdSchema).max(10_000)], {
   error: 'must be "*" or a list of model ids',
 });
 
-/** Limits. A limit that is left out does not apply. */
+/** Limits of a tier or of visitors. A limit that is left out does not apply. */
 export const limitsShape = {
   requestsPerMinute: limitSchema.optional(),
   concurrency: limitSchema.optional(),
   contextTokens: limitSchema.optional(),
 };
 
-/** Limits of each visitor, of each network, and of all visitors together. A limit that is left out does not apply. */
+/** Limits on each visitor, on each network, and on all visitors together. A limit that is left out does not apply. */
 export const visitorsShape = {
-  /** Completed answers that a visitor gets per month. */
+  /** Number of completed answers that a visitor may get per month. */
   freeTurns: limitSchema,
-  /** Multiple of a visitor's free turns that one network gets per day. Defaults to 8. */
+  /** Number of times that one network may use a visitor's free turns per day. Defaults to 8. */
   networkFactor: z.int().min(1).max(1_000_000).optional(),
   ...limitsShape,
   models: modelSelectionSchema,
@@ -67,22 +70,22 @@ export const nodeShape = {
   dialect: dialectSchema,
   /** Name by which gateways and control planes look up the node's credential in their own environment. */
   credential: credentialNameSchema.optional(),
-  /** Catalog ids mapped to the engine's names, for models whose names differ. */
+  /** Maps a catalog id to the engine's name for the model, if the two differ. */
   models: z.record(modelIdSchema, z.string().min(1).max(200)).optional(),
-  /** If true, an agent reports the node's health. Otherwise the node is probed. */
+  /** If true, an agent reports the node's health. Otherwise the node's owner probes it. */
   agent: z.boolean().optional(),
 };
 
 const boundSchema = z.int().min(1).max(1_000_000).optional();
-/** Bounds on what a fleet's members may do. `boundDefaults` supplies the values that are left out. */
+/** Bounds on what members may do. `boundDefaults` supplies the bounds that are left out. */
 export const boundsShape = {
-  /** Most keys of an organisation that are neither revoked nor expired. */
+  /** Maximum number of an organisation's keys that are neither revoked nor expired. */
   activeKeysPerOrganisation: boundSchema,
-  /** Most keys of an organisation, including revoked and expired ones, because the log keeps them. */
+  /** Maximum number of an organisation's keys, including revoked and expired ones, because the log keeps them. */
   keysPerOrganisation: boundSchema,
-  /** Most commands per minute from one person, on each replica. */
+  /** Maximum number of commands per minute from one person, on each replica. */
   commandsPerPersonPerMinute: boundSchema,
-  /** Most commands per minute from all members of an organisation, on each replica. */
+  /** Maximum number of commands per minute from all members of an organisation, on each replica. */
   commandsPerOrganisationPerMinute: boundSchema,
 };
 /** Bounds in force, with defaults filled in. */

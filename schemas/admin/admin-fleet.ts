@@ -34,10 +34,7 @@ import {
 import { bodySchemas, pathSchemas } from './commands.ts';
 import { effectRequestSchema, effectSchema } from './effect.ts';
 
-/**
- * Longest wait for confirmations, in seconds. A silent gateway that fences counts as confirmed about 60 s after its last
- * proof that its state was fresh.
- */
+/** Longest wait in seconds for confirmations. A silent gateway that fences counts as confirmed after about 60 s. */
 const waitSecondsMax = 75;
 const gatewayParams = z.object({ name: z.string().min(1).max(200) });
 
@@ -69,10 +66,7 @@ export const fleetRows = {
       query: commandQuerySchema,
       answer: z.object({
         name: z.string(),
-        /**
-         * `forgotten` counts the processes with this name. `reporting` counts those that reported in the last ten seconds and
-         * may still be running.
-         */
+        /** `forgotten` counts processes with this name, and `reporting` those that reported within ten seconds. */
         ...{ forgotten: z.int().min(0), reporting: z.int().min(0).optional() },
         dryRun: z.literal(true).optional(),
         position,

@@ -181,9 +181,7 @@ export const replicaStatusSchema = z.object({
   signer: z.string().optional(),
   halted: z.string().optional(),
 });
-/**
- * Current use of one subject's limits over all gateways. A null value is unknown to this replica or, for a limit, unlimited.
- */
+/** Current use of one subject's limits over all gateways. null means unknown to this replica or, for a limit, unlimited. */
 export const limitUseSchema = z.object({
   /** Organisation that the limits apply to, or null for all visitors together. */
   organisation: id.nullable(),
@@ -192,9 +190,7 @@ export const limitUseSchema = z.object({
   suspended: z.literal(true).optional(),
   requests: z.object({ used: count.nullable(), limit: count.nullable(), secondsLeft: count.nullable() }),
   concurrency: z.object({ inFlight: count.nullable(), limit: count.nullable() }),
-  /**
-   * Tokens that count against the allowance: those served by the pool, plus adjustments. For visitors, the tokens of the day.
-   */
+  /** Tokens that count against the allowance, including adjustments. For visitors, the tokens of the current day. */
   tokens: z.object({ used: count, limit: z.int().nullable(), refillsAt: z.string() }),
   gateways: z.array(
     z.object({
@@ -248,9 +244,7 @@ export const commandOutcomeShape = {
   warnings: z.array(z.string()).optional(),
   /** Set for a dry run. Nothing was written, and the resource is shown as it would have become. */
   dryRun: z.literal(true).optional(),
-  /**
-   * Set if an earlier command with this Idempotency-Key was carried out. Values that are shown only once are then omitted.
-   */
+  /** Set if a command with this Idempotency-Key was carried out before. Values that are shown only once are then omitted. */
   repeated: z.literal(true).optional(),
   next: z.string().optional(),
 };

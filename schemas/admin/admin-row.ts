@@ -74,9 +74,7 @@ export const commandQuerySchema = z.object({
 });
 /** Query of a command that may need several commits. */
 export const divisibleQuerySchema = commandQuerySchema.extend({
-  /**
-   * Splits a command that does not fit into one commit. Each call writes a part and returns the number of remaining changes.
-   */
+  /** Splits a command that does not fit into one commit. Each call writes a part and returns the remaining number. */
   inParts: flag,
 });
 export const readQuerySchema = z.object({
@@ -123,9 +121,7 @@ export function read<const Row extends Parts>(access: Access, summary: string, r
   return { access, summary, query: readQuerySchema, past: true as const, ...row };
 }
 
-/**
- * Declares an operation that reads a definition. Its answer may also contain the definition as an open change modifies it.
- */
+/** Declares an operation that reads a definition. Its answer may also contain the definition as an open change alters it. */
 export function definition<const Row extends Parts & { readonly answer: z.ZodObject }>(
   access: Access,
   summary: string,

@@ -56,9 +56,7 @@ type SchemaInput<Schema> = Schema extends z.ZodType ? z.input<Schema> : unknown;
 export type OperationParams<Name extends OperationName> = Read<OperationPart<Name, 'params'>>;
 export type OperationQuery<Name extends OperationName> = Read<OperationPart<Name, 'query'>>;
 export type OperationBody<Name extends OperationName> = Read<OperationPart<Name, 'body'>>;
-/**
- * Answer of an operation, or one line of its stream. If a repeated command's resource no longer exists, only its ids remain.
- */
+/** Answer of an operation, or one line of its stream. If a repeated command's resource is gone, only its ids remain. */
 export type OperationAnswer<Name extends OperationName> = Read<OperationPart<Name, 'answer'>>;
 
 /** Input of an operation, without the options that a client itself adds to every command (`why`, `force`). */

@@ -120,10 +120,7 @@ export const bodySchemas = {
   withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
   applyFleet: z.strictObject({
     fleet: declaredFleetSchema,
-    /**
-     * Whether to remove things that the file omits. Keys are removed only with their organisation, because files never
-     * contain keys.
-     */
+    /** Whether to remove things that the file omits. Keys are removed only with their organisation. */
     prune: z.boolean().optional(),
   }),
 };

@@ -42,10 +42,7 @@ const loweredSchema = z.object({
   /** Organisation whose limit is lowered. Absent for visitors and if several organisations are affected. */
   organisation: idSchema.optional(),
   organisations: count,
-  /**
-   * Set for a limit on visitors. The limit applies to all visitors together if `what` begins with `total.`, otherwise to
-   * each.
-   */
+  /** Set for a limit on visitors: on all of them together if `what` begins with `total.`, otherwise on each one. */
   visitors: z.literal(true).optional(),
   /** Name of the tier's field that contains the limit. */
   what: z.string(),
@@ -67,10 +64,7 @@ export const effectSchema = z.object({
     .object({
       /** Start of the time range. It is less than an hour ago if gateways had too many requests to read. */
       since: z.string(),
-      /**
-       * Number of requests that were decided again. If fewer than `asked`, each represents others of its organisation, host
-       * and model.
-       */
+      /** Number of requests that were decided again. If fewer than `asked`, each represents several similar requests. */
       decided: count,
       /** Total number of requests, as far as gateways answered. */
       asked: count,
@@ -81,10 +75,7 @@ export const effectSchema = z.object({
       lost: z.array(idSchema),
       /** Gateways that did not answer or do not store decisions. Their traffic reports are used instead. */
       gatewaysSilent: z.array(z.string()),
-      /**
-       * Silent gateways without a readable traffic report, so that nothing is known about their requests. Absent if there are
-       * none.
-       */
+      /** Silent gateways without a readable traffic report. Nothing is known about their requests. Absent if none. */
       gatewaysUnseen: z.array(z.string()).optional(),
       groups: z.array(recordedGroupSchema),
       /** Set if there are more groups than `groups` contains. */

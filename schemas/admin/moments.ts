@@ -18,10 +18,7 @@ export function parseMoment(text: string, nowMs: number): NamedMoment | undefine
   return isTime(text) ? { timeMs: Date.parse(text) } : undefined;
 }
 
-/**
- * Accepts the same times as `momentSchema`, but without the schema library, because every run of the command line loads this
- * file.
- */
+/** Accepts the same times as `momentSchema`, without the schema library, because every run of the CLI loads this file. */
 function isTime(text: string): boolean {
   const [, day] = /^(\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?Z$/.exec(text) ?? [];
   const ms = day === undefined ? Number.NaN : Date.parse(day);

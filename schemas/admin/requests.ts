@@ -25,15 +25,10 @@ export const requestRowSchema = z.object({
   keyName: z.string().optional(),
   /** True if a visitor sent the request. */
   visitor: z.literal(true).optional(),
-  /**
-   * Host of the request: `shared`, a stack's id, or `unknown`. Members also see `unknown` for other organisations' stacks.
-   */
+  /** Host of the request: `shared`, a stack's id, or `unknown`. Members see other organisations' stacks as `unknown`. */
   host: z.string(),
   operation: z.string(),
-  /**
-   * Requested model. Absent for listings and for names that are not known models, because those names are not stored
-   * anywhere.
-   */
+  /** Requested model. Absent for listings and for unknown models, because unknown names are not stored anywhere. */
   model: z.string().optional(),
   verdict: outcomeSchema,
   /** HTTP status of the answer. Absent if no header was sent. */

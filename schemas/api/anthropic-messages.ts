@@ -1,6 +1,7 @@
 /**
- * Messages and tools of a request to the Anthropic-style API. An undefined field or kind of block is refused with its path.
- * Images must be inline, because a node would fetch a URL from inside the fleet. Tools must be the caller's own.
+ * Schemas for the messages and tools of a request to the Anthropic-style API. A field or kind of block that is not defined
+ * here is refused with its path. Images must be inline, because a node would fetch a URL from inside the fleet. Tools must be
+ * the caller's own.
  */
 import { z } from 'zod';
 import { carried, freeObject, isBase64, list, noOp, refused, required } from './openai-fields.ts';
@@ -12,10 +13,10 @@ const toolUseIdSchema = z.string().min(1).max(200);
 
 const blocksMax = 1000;
 
-/** Cache hint, accepted in any form but ignored, because nodes cache by content. */
+/** Cache hint. Any form is accepted but ignored, because nodes cache by content. */
 export const cacheControl = noOp(freeObject);
 
-/** Only the model's own tool calls can be sent to a node. */
+/** Caller of a tool. Only the model itself is supported, because other callers' tool calls cannot be sent to a node. */
 const directCaller = noOp(z.strictObject({ type: z.literal('direct') }));
 
 const textBlockSchema = z.strictObject({
@@ -80,7 +81,7 @@ const assistantBlockSchema = z.discriminatedUnion('type', [
   toolUseBlockSchema,
 ]);
 
-/** An assistant's content may be empty, because an answer may be empty. */
+/** Message of the conversation. An assistant's message may be empty, because clients send back answers that were empty. */
 export const turnSchema = z.discriminatedUnion('role', [
   z.strictObject({
     role: z.literal('user'),

@@ -1,7 +1,7 @@
 /**
- * Strict request schemas of POST /v1/messages and POST /v1/messages/count_tokens. Each field is passed to the node, accepted
- * without effect (docs/api.md lists these), or refused; undefined ones are refused (specification, Endpoints). The newer of
- * two API versions has no sampling fields. Parsing returns only the fields for the node.
+ * Strict request schemas of POST /v1/messages and POST /v1/messages/count_tokens. Each defined field is passed to the node,
+ * accepted without effect (docs/api.md lists these), or refused. Undefined fields are refused (specification, Endpoints). The
+ * newer of the two API versions has no sampling fields. Parsing returns only the fields that the node needs.
  */
 import { z } from 'zod';
 import {
@@ -13,14 +13,14 @@ import {
 } from './anthropic-messages.ts';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
 
-/** API versions. The first one applies if a request does not state a version. */
+/** Supported API versions. The first one applies if a request does not state a version. */
 export const anthropicVersions = ['2023-06-01', '2026-10-21'] as const;
 export type AnthropicVersion = (typeof anthropicVersions)[number];
 
 /** Model name: any short text. Routing decides whether the model exists. */
 const modelSchema = z.string().min(1).max(200);
 
-/** Only `omitted` is supported, because the gateway cannot summarise thinking. */
+/** Display of the model's thinking. Only `omitted` is supported, because the gateway cannot summarise thinking. */
 const display = carried(z.literal('omitted'));
 
 const thinkingSchema = z.discriminatedUnion('type', [
@@ -34,7 +34,7 @@ const outputConfigSchema = z.strictObject({
   format: carried(z.strictObject({ type: z.literal('json_schema'), schema: freeObject })),
 });
 
-/** Only edits that keep all content are accepted, because they change nothing. */
+/** Edits of the context that the client requests. Only edits that keep all content are accepted, because they are no-ops. */
 const contextManagement = noOp(
   z.strictObject({
     edits: carried(
@@ -52,7 +52,7 @@ const contextManagement = noOp(
 const threadAdvice =
   'is not supported; set `thread: false` in the tool runner, so that it sends the whole conversation each turn';
 
-/** Fields that make up the prompt, shared by both operations. */
+/** Fields that make up the prompt. Both operations have them. */
 const promptShape = {
   model: modelSchema,
   messages: required(list(turnSchema, 10_000)),
@@ -70,7 +70,7 @@ const promptShape = {
   thread: carried(z.never({ error: threadAdvice })),
 };
 
-/** Some clients send −1 for an unset field. */
+/** Value that some clients send for a field that is not set. */
 const unset = z.literal(-1).transform((): undefined => undefined);
 
 const messagesShape = {
@@ -91,7 +91,7 @@ const messagesShape = {
 
 const removed = carried(z.never({ error: 'is not a field of this anthropic-version' }));
 
-/** Message request schema of each API version. */
+/** Schema of a message request in each API version. */
 export const messagesRequestSchemas = {
   '2023-06-01': z.strictObject({
     ...messagesShape,

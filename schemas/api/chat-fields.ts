@@ -1,15 +1,15 @@
 /**
- * Chat completion settings that reach a node, one row each: its schema and, for common values, a quick check that avoids it.
- * data-plane/surfaces/common/chat-fields.ts states which engines support each setting.
+ * Chat completion settings that are sent to a node. Each row contains the setting's schema and, for common values, a quick
+ * check that replaces the schema. data-plane/surfaces/common/chat-fields.ts states which engines support each setting.
  */
 import { z } from 'zod';
 import { carried, freeObject, list } from './openai-fields.ts';
 
 export interface ChatField {
   readonly schema: z.ZodType;
-  /** Whether the schema would return this value unchanged. If absent, the schema always decides. */
+  /** Returns true if the schema would return this value unchanged. If the check is absent, the schema is always used. */
   readonly isPlain?: (value: unknown) => boolean;
-  /** Default value, which is not sent to nodes because leaving the setting out means the same. */
+  /** Default value of the setting. It is not sent to nodes, because omitting the setting means the same. */
   readonly unsaid?: unknown;
 }
 
@@ -69,16 +69,16 @@ export const chatFields = {
 type Rows = typeof chatFields;
 type Carried<T> = T extends z.ZodType ? ReturnType<typeof carried<T>> : never;
 
-/** Settings part of the request schema. */
+/** Fields of the request schema that contain settings. */
 export const chatFieldsShape = Object.fromEntries(
   Object.entries(chatFields).map(([name, { schema }]) => [name, carried(schema)]),
 ) as unknown as { [Name in keyof Rows]: Carried<Rows[Name]['schema']> };
 
-/** Chat settings for a node, whichever API the request used. */
+/** Chat settings that a node receives, whichever API the client used. */
 export type ChatSettings = {
   readonly [Name in keyof Rows]?: z.output<Rows[Name]['schema']> | undefined;
 } & {
-  /** Only in the Anthropic-style API, whose schema validates it. */
+  /** Setting that exists only in the Anthropic-style API, whose schema validates it. */
   readonly top_k?: number | undefined;
   readonly thinking_budget?: number | undefined;
 };

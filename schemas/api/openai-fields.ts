@@ -1,7 +1,7 @@
 /**
  * Wrappers that put each request field into one of four classes: carried, required, accepted without effect, or refused
- * (specification, Endpoints). Every known field counts as absent if it is null, [] or {}, because clients send back what they
- * received; wrappers return undefined for them. An unknown field has no wrapper, so the strict object refuses it.
+ * (specification, Endpoints). A known field counts as absent if it is null, [] or {}, because clients send back what they
+ * received. Wrappers return undefined for these values. An unknown field has no wrapper, so the strict object refuses it.
  */
 import { z } from 'zod';
 
@@ -14,12 +14,12 @@ function absentToUndefined(value: unknown): unknown {
   return undefined;
 }
 
-/** Optional field that is passed to the node. */
+/** Makes a schema optional. The field is passed to the node. */
 export function carried<T extends z.ZodType>(schema: T) {
   return z.preprocess(absentToUndefined, schema.optional()).optional();
 }
 
-/** Field that must be present and must not be an empty list. */
+/** Returns the schema of a field that must be present and must not be an empty list. */
 export function required<T extends z.ZodType>(schema: T) {
   return z.preprocess((value, context) => {
     if (Array.isArray(value) && value.length === 0) {
@@ -30,23 +30,23 @@ export function required<T extends z.ZodType>(schema: T) {
   }, schema);
 }
 
-/** Field that is validated and then dropped. docs/api.md lists the accepted values of each. */
+/** Returns the schema of a field that is validated and then dropped. docs/api.md lists the accepted values. */
 export function noOp<T extends z.ZodType>(schema: T) {
   return carried(schema.transform((): undefined => undefined));
 }
 
-/** Field of the API that no node can support. Refused unless it is empty. */
+/** Returns the schema of a field that the API defines but no node can support. The field is refused unless it is empty. */
 export function refused() {
   return carried(z.never({ error: 'is not supported' }));
 }
 
-/** JSON defined by the caller, such as a JSON Schema. Passed on unchanged. */
+/** JSON that the caller defines, such as a JSON Schema. It is passed on unchanged. */
 export const freeObject = z.custom<Readonly<Record<string, unknown>>>(
   (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
   'must be an object',
 );
 
-/** Whether the text from index `from` on is base64. Searches for an invalid character, which needs no extra memory. */
+/** Whether the text from index `from` on is base64. The search for an invalid character needs no extra memory. */
 export function isBase64(text: string, from = 0): boolean {
   const padding = text.indexOf('=', from);
   const data = text.slice(from, padding === -1 ? undefined : padding);
@@ -55,10 +55,10 @@ export function isBase64(text: string, from = 0): boolean {
   );
 }
 
-/** Number of list entries validated between two checks for faults. */
+/** Number of list entries that are validated between two checks for faults. */
 const stride = 64;
 
-/** List schema that stops soon after its first fault. Zod's array collects a fault per entry, possibly millions. */
+/** Returns a list schema that stops soon after its first fault. Zod's own array schema may collect millions. */
 export function list<T extends z.ZodType>(item: T, entriesMax: number) {
   const few = z.array(item);
   return z.unknown().transform((value, context): z.output<T>[] => {
@@ -83,7 +83,7 @@ export function list<T extends z.ZodType>(item: T, entriesMax: number) {
   });
 }
 
-/** Shifts an entry's issue to the entry's index in the whole list. */
+/** Adds `from` to the entry's index in the path of an issue, so that the path is correct for the whole list. */
 function shiftIssue(issue: z.core.$ZodIssue | undefined, from: number): z.core.$ZodRawIssue {
   const [index, ...rest] = issue?.path ?? [];
   return { ...issue, path: [Number(index ?? 0) + from, ...rest] } as z.core.$ZodRawIssue;

@@ -1,6 +1,6 @@
 /**
- * Messages and tools of a chat completion request. An undefined field is refused with its path. Images must be `data:` URLs,
- * because a node would fetch any other URL from inside the fleet.
+ * Schemas for the messages and tools of a chat completion request. A field that is not defined here is refused with its path.
+ * Images must be `data:` URLs, because a node would fetch any other URL from inside the fleet.
  */
 import { z } from 'zod';
 import { carried, freeObject, isBase64, list, noOp, refused, required } from './openai-fields.ts';
@@ -10,7 +10,7 @@ export const functionNameSchema = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -');
 
-/** Start of an inline image: pixel formats only, because SVG and the like are programs for their renderer. */
+/** Start of an inline image. Only pixel formats are accepted, because formats such as SVG are executed by their renderer. */
 const imageDataUrl = /^data:image\/(png|jpe?g|gif|webp|bmp|tiff|avif|heic|heif);base64,/i;
 
 export const imageUrlSchema = z.string().refine((url) => {
@@ -41,7 +41,7 @@ const userContent = z.union([
   list(z.discriminatedUnion('type', [textPartSchema, imagePartSchema]), partsMax),
 ]);
 
-/** Arguments of a tool call; none for an empty text, null or a missing field, which engines send and clients repeat. */
+/** Arguments of a tool call. Engines send an empty text, null or nothing for no arguments, and clients send that back. */
 export const argumentsSchema = z.preprocess(
   (value) => value ?? '',
   z.string().transform((text) => (text.trim() === '' ? '{}' : text)),
@@ -69,7 +69,7 @@ const toolSchema = z.strictObject({
   name,
 });
 
-/** Clients send our own answers back. So `refusal` is accepted, and the other fields of an answer are accepted if null. */
+/** Assistant's message. Clients send back whole answers, so their other fields are accepted if they are null. */
 const assistantSchema = z
   .strictObject({
     role: z.literal('assistant'),

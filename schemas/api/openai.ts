@@ -1,7 +1,7 @@
 /**
- * Strict request schemas of POST /v1/chat/completions and POST /v1/embeddings. Each field is passed to the node, accepted
- * without effect (docs/api.md lists these), or refused; undefined ones are refused (specification, Endpoints). Parsing
- * returns only the fields for the node, whose dialect decides later whether it supports them.
+ * Strict request schemas of POST /v1/chat/completions and POST /v1/embeddings. Each defined field is passed to the node,
+ * accepted without effect (docs/api.md lists these), or refused. Undefined fields are refused (specification, Endpoints).
+ * Parsing returns only the fields for the node. Whether the node's dialect supports them is decided later.
  */
 import { z } from 'zod';
 import { chatFieldsShape } from './chat-fields.ts';
@@ -42,7 +42,7 @@ export const chatRequestSchema = z.strictObject({
 
   user: noOp(hintText),
   safety_identifier: noOp(hintText),
-  /** Influences the choice of a node but is not sent to it. */
+  /** The gateway uses this hint to choose a node but does not send it to the node. */
   prompt_cache_key: carried(hintText),
   prompt_cache_retention: noOp(hintText),
   prompt_cache_options: noOp(freeObject),
@@ -64,7 +64,7 @@ const inputText = z.string().min(1);
 const entriesMax = 2048;
 const mixedInput = 'must be a text, or a token id (an integer of at least 0) if all entries are';
 
-/** A text, a list of texts, a list of token ids, or several such lists: at most 2048 entries per list, none empty. */
+/** Text to embed: a text, a list of texts, a list of token ids, or several such lists. Lists have 1 to 2048 entries. */
 const inputSchema = z.union([
   inputText,
   list(z.string({ error: mixedInput }).min(1), entriesMax),

@@ -1,18 +1,19 @@
 /**
- * Table of the API's operations, which admission, journal, explanations, spans and the playground read. The room
- * `schemas/api` defines clients' requests and answers. Kinds are names in metrics and answers, so they must not change.
+ * Table of the inference API's operations, which admission, journal, explanations, spans and the playground use. Kinds are
+ * names in metrics and answers, so they must not change. The room `schemas/api` defines clients' requests and the answers to
+ * them.
  */
 import type { Surface } from '../names.ts';
 
 interface OperationRow {
-  /** GET operations also accept HEAD. */
+  /** HTTP method. GET operations also accept HEAD. */
   readonly method: 'GET' | 'POST';
-  /** Route as spans show it. `{model}` matches the non-empty rest of a path. */
+  /** Route as it appears in spans. `{model}` matches the rest of a path, which must not be empty. */
   readonly path: string;
   readonly aliases?: readonly string[];
-  /** Surface of the stacks that offer the operation. */
+  /** Surface of the stacks that offer the operation, or `any` if all stacks offer it. */
   readonly surface: Surface | 'any';
-  /** Class of the request for the limits. Token counts have a limit of their own, listings have none. */
+  /** Class of request that limits apply to. Counting tokens has a separate limit, and listings have none. */
   readonly countsAs: 'generation' | 'embedding' | 'rerank' | 'count' | 'listing' | 'nothing';
   readonly bodyBytesMax: number;
   /** Whether `explain` supports the operation. */
@@ -26,7 +27,7 @@ const rerank = {
   ...generation,
   countsAs: 'rerank',
   surface: 'openai',
-  // Engines send the documents back, and the size of an answer is bounded too.
+  // Half the limit of other operations, because engines send the documents back and the size of an answer is bounded too.
   bodyBytesMax: 16 * 1024 * 1024,
 } as const;
 const listing = { method: 'GET', countsAs: 'listing', bodyBytesMax: 0, surface: 'any' } as const;
@@ -49,12 +50,12 @@ export type OperationKind = keyof Operations;
 type KindsWith<Row> = {
   [Kind in OperationKind]: Operations[Kind] extends Row ? Kind : never;
 }[OperationKind];
-/** Kinds that a node answers. */
+/** Operations that a node answers. */
 export type InferenceKind = KindsWith<{ countsAs: 'generation' | 'embedding' | 'rerank' | 'count' }>;
 
 export const operationKinds = Object.keys(operations) as OperationKind[];
 
-/** All paths of an operation, its principal path first. */
+/** Lists all paths of an operation, the principal path first. */
 export function listPaths(kind: OperationKind): readonly string[] {
   const { path, aliases = [] }: OperationRow = operations[kind];
   return [path, ...aliases];
@@ -64,7 +65,7 @@ export const explainedKinds = operationKinds.filter(
   (kind): kind is ExplainedKind => 'explained' in operations[kind],
 );
 
-/** API surface of any path, even if nothing exists there. Use it for an answer's format, never to decide who gets it. */
+/** Returns the API surface of any path, even if nothing exists there. Use it for formats, never to decide who gets access. */
 export function pathSurface(path: string): Surface {
   return path.startsWith(operations.messages.path) ? 'anthropic' : 'openai';
 }

@@ -1,9 +1,10 @@
 /**
- * The only list of refusals that a gateway can answer with: type, status, coarse code and retry policy (specification,
- * Errors). The body's only member is `error`, with code, type, message, status and path.
+ * The only list of refusals that a gateway can answer with. It states the type, status, coarse code and retry policy of each
+ * (specification, Errors). The only member of the answer's body is `error`, which contains code, type, message, status and
+ * path.
  */
 
-/** Whether and how a client may retry. For `retry-after`, the answer states the number of seconds. */
+/** Whether and how a client may retry. For `retry-after`, the answer states the number of seconds to wait. */
 export type Retry = 'never' | 'backoff' | 'retry-after';
 
 interface RefusalKind {
@@ -23,11 +24,11 @@ export const refusalKinds = {
   ContextWindowExceededError: { status: 413, code: 'OUT_OF_RANGE', retry: 'never' },
   InferenceRateLimitedError: { status: 429, code: 'RESOURCE_EXHAUSTED', retry: 'retry-after' },
   InferenceConcurrencyLimitedError: { status: 429, code: 'RESOURCE_EXHAUSTED', retry: 'retry-after' },
-  /** Unknown host, path or method. Not one of the specification's ten types. */
+  /** The host, path or method is unknown. The specification's ten types do not include this one. */
   NotFoundError: { status: 404, code: 'NOT_FOUND', retry: 'never' },
-  /** The body or header block exceeds the listener's limit. Not one of the specification's ten types. */
+  /** The body or header block exceeds the listener's limit. The specification's ten types do not include this one. */
   PayloadTooLargeError: { status: 413, code: 'INVALID_ARGUMENT', retry: 'never' },
-  /** Internal fault. Not one of the specification's ten types. */
+  /** The gateway itself has failed. The specification's ten types do not include this one. */
   InternalError: { status: 500, code: 'INTERNAL', retry: 'backoff' },
 } as const satisfies Record<string, RefusalKind>;
 

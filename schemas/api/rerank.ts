@@ -1,11 +1,11 @@
 /**
- * Strict request schema of POST /v1/rerank. Fields are treated as in `openai.ts`. Those that shorten or replace a document
- * are refused, because scores must refer to the documents as sent.
+ * Strict request schema of POST /v1/rerank. Fields are treated as in `openai.ts`. Fields that shorten or replace a document
+ * are refused, because scores must refer to the documents as the client sent them.
  */
 import { z } from 'zod';
 import { carried, list, refused, required } from './openai-fields.ts';
 
-/** Blank texts are refused, because engines reject them or give them meaningless scores. */
+/** Query or document. Blank texts are refused, because engines reject them or give them meaningless scores. */
 const textSchema = z.string().refine((text) => text.trim() !== '', 'must not be blank');
 export const documentsMax = 1000;
 

@@ -1,6 +1,7 @@
 /**
- * Input items and tools of a request to POST /v1/responses. An undefined kind or field is refused with its path. The gateway
- * stores no items, so each must be sent in full. Tools must be the caller's own, because nodes do not run any.
+ * Schemas for the input items and tools of a request to POST /v1/responses. A kind or field that is not defined here is
+ * refused with its path. Each item must be sent in full, because the gateway does not store any. Tools must be the caller's
+ * own, because nodes do not run any.
  */
 import { z } from 'zod';
 import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
@@ -31,7 +32,7 @@ const instructionContent = contentSchema(z.discriminatedUnion('type', [inputText
 const userContent = contentSchema(z.discriminatedUnion('type', [inputTextSchema, inputImageSchema]));
 const assistantContent = contentSchema(z.discriminatedUnion('type', [outputTextSchema, refusalSchema]));
 
-/** Fields that answers contain on each item and clients send back. */
+/** Fields of each item in an answer, which clients send back with the item. */
 const echoed = {
   id: noOp(z.string()),
   status: noOp(z.enum(['in_progress', 'completed', 'incomplete'])),
@@ -42,7 +43,7 @@ const message = {
   phase: noOp(z.enum(['commentary', 'final_answer'])),
 };
 
-/** An assistant's content may be empty, because an answer may be empty. */
+/** Message of the conversation. An assistant's message may be empty, because clients send back answers that were empty. */
 const messageSchema = z.discriminatedUnion('role', [
   z.strictObject({ ...message, role: z.literal('system'), content: required(instructionContent) }),
   z.strictObject({ ...message, role: z.literal('developer'), content: required(instructionContent) }),
@@ -81,13 +82,13 @@ const reasoningSchema = z.strictObject({
 const referenceAdvice =
   'names a stored item, but nothing is stored; send the earlier items in input (Vercel AI SDK: `providerOptions: { openai: { store: false } }`)';
 
-/** Accepts references to reasoning items only, because dropping one loses nothing but thoughts. */
+/** Reference to an earlier item. It must be a reasoning item, because dropping one loses nothing but thoughts. */
 const referenceSchema = z.strictObject({
   type: z.literal('item_reference'),
   id: z.string().refine((id) => id.startsWith('rs_'), referenceAdvice),
 });
 
-/** Adds the type `message`, because clients leave it out. */
+/** Adds the type `message` to an item without a type, because clients leave it out. */
 function withType(item: unknown): unknown {
   if (typeof item !== 'object' || item === null || Array.isArray(item) || Object.hasOwn(item, 'type'))
     return item;
@@ -149,7 +150,7 @@ const namespaceSchema = z.strictObject({
 const searchAdvice =
   'must be false, because this service does not search the web; offer a `function` or `custom` tool';
 
-/** Codex sends this tool with each request, with the server's web search switched off. */
+/** Web search tool that is switched off. Codex sends it with each request. */
 const idleSearchSchema = z.strictObject({
   type: z.literal('web_search'),
   external_web_access: z.unknown().refine((value) => value === false, searchAdvice),

@@ -1,8 +1,8 @@
-/** A change that is released in waves, as the log, the fleet file and the admin API contain it. */
+/** Schemas of a change that is released in waves, as contained in the log, the fleet file and the admin API. */
 import { z } from 'zod';
 import { storedNameSchema } from '../names.ts';
 
-/** Gateways by name or as a share of the fleet. A hash of the change's id and the gateway's name decides membership. */
+/** Gateways of a wave, by name or as a share of the fleet. A hash of the change's id and the gateway's name decides. */
 export const waveSchema = z.union([
   z.object({ gateways: z.array(storedNameSchema).min(1).max(1000) }),
   z.object({ share: z.number().gt(0).max(1) }),
@@ -13,17 +13,17 @@ export const wavesMax = 20;
 
 /** Thresholds at which a change is withdrawn automatically. */
 const watchShape = {
-  /** Percentage points by which the wave's refusal rate may exceed the rate outside and its own earlier rate. */
+  /** Percentage points by which a wave's refusal rate may exceed both the rate outside and the wave's earlier rate. */
   refusals: z.number().min(0).max(100),
-  /** Number of internal errors inside the wave that withdraws the change. */
+  /** Number of internal errors inside a wave at which the change is withdrawn. */
   errors: z.int().min(1),
-  /** Minimum number of requests inside the wave. With fewer, refusals are not judged and the next wave does not begin. */
+  /** Minimum number of requests inside a wave. With fewer, refusals are not judged and the next wave does not begin. */
   least: z.int().min(0),
 };
 export const changeWatchSchema = z.object(watchShape);
 export type ChangeWatch = z.infer<typeof changeWatchSchema>;
 
-/** Event of a change, as the change's row contains it. The event's own schema has already validated it. */
+/** Event of a staged change, as the change's row contains it. The event's own schema has already validated it. */
 export const stagedEventSchema = z.object({
   type: z.string().min(1).max(64),
   v: z.int().min(1),
@@ -31,29 +31,29 @@ export const stagedEventSchema = z.object({
   data: z.unknown(),
 });
 
-/** Change that has reached a gateway, with its progress. */
+/** Fields that identify a change that has reached a gateway, with the number of waves reached and in total. */
 export const releaseShape = { change: z.string(), wave: z.int(), waves: z.int() };
 
 /** Release settings as people write them, in a fleet file or as command options. */
 export const releaseSchema = z.strictObject({
-  /** Each wave is `one`, `10%`, `all`, or gateway names joined by `+`. */
+  /** Waves in order. Each is `one`, `10%`, `all`, or gateway names joined by `+`. */
   waves: z.array(z.string().min(1).max(2000)).min(1).max(wavesMax).optional(),
-  /** Duration such as `2s`, `5m` or `1h`. */
+  /** Minimum duration of a wave, such as `2s`, `5m` or `1h`. */
   hold: z.string().max(20).optional(),
   watch: z.strictObject(watchShape).partial().optional(),
 });
 export type ReleaseTexts = z.infer<typeof releaseSchema>;
 
 const side = z.object({
-  /** Number of reporting gateways. */
+  /** Number of gateways that are reporting. */
   gateways: z.int(),
   requests: z.int(),
   refusals: z.int(),
-  /** Responses with the type InternalError. */
+  /** Number of responses with the type InternalError. */
   errors: z.int(),
-  /** Requests for which no node could answer or whose answer was interrupted. */
+  /** Number of requests for which no node could answer or whose answer was interrupted. */
   nodeFailures: z.int(),
-  /** 95th percentile of the gateways' own time before a node got the request, in ms; absent without requests. */
+  /** 95th percentile of the time that gateways took before a node received the request, in ms. Absent without requests. */
   ownP95Ms: z.number().optional(),
 });
 export type ChangeSide = z.infer<typeof side>;
@@ -62,18 +62,18 @@ export type ChangeSide = z.infer<typeof side>;
 export const changeSchema = z.object({
   id: z.string(),
   state: z.enum(['open', 'completed', 'withdrawn']),
-  /** Number of waves that the change has reached. */
+  /** Number of waves that have begun. */
   wave: z.int(),
   waves: z.array(waveSchema),
   holdSeconds: z.int(),
   watch: changeWatchSchema,
-  /** Traffic since the present wave began. Absent once the change is over. */
+  /** Traffic since the current wave began. Absent once the change has ended. */
   figures: z.object({ inside: side, outside: side }).optional(),
-  /** Next step and its time, as a sentence. */
+  /** Sentence that states the next step and its time. */
   next: z.string(),
   /** Reason why the change does not advance automatically although its hold is over. */
   stuck: z.string().optional(),
-  /** Reason for the withdrawal. */
+  /** Reason why the change was withdrawn. */
   reason: z.string().optional(),
   /** Reason why the change can no longer be completed. */
   impossible: z.string().optional(),

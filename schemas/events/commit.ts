@@ -1,6 +1,6 @@
 /**
- * A commit is one record of the control log: all events of one command, applied as a whole. Only the envelope takes part in
- * the accept rule, and its format is frozen so that builds of different versions cannot fork the chain.
+ * A commit is one record of the control log. It contains all events of one command, which are applied as a whole. The accept
+ * rule uses only the envelope, whose format is frozen so that different versions cannot fork the chain.
  */
 import { z } from 'zod';
 import type { StoredEvent } from './events.ts';
@@ -13,7 +13,7 @@ export const commitBytesMax = 900 * 1024;
 /** Interface through which a command arrived. */
 export type Via = 'console' | 'cli' | 'api' | 'agent';
 
-/** `prev` of the first commit. */
+/** Value of `prev` in the first commit of a log. */
 export const genesisPrev = '0'.repeat(64);
 
 const storedEventSchema = z.object({
@@ -23,21 +23,21 @@ const storedEventSchema = z.object({
   data: z.unknown(),
 });
 
-/** Deliberately loose, so that this reader ignores fields that later versions add. */
+/** Schema of a commit. It is deliberately loose, so that this version ignores fields that later versions add. */
 export const commitSchema = z.object({
   v: z.literal(1),
   log: z.string(),
   seq: z.int().min(1),
-  /** SHA-256 of the previous accepted record's raw bytes, in hex. */
+  /** SHA-256 of the raw bytes of the previous accepted record, in hex. */
   prev: z.string().regex(/^[0-9a-f]{64}$/),
-  /** Id of the command, by which a repeated command is recognised. */
+  /** Id of the command, by which a repetition of the command is recognised. */
   id: z.string(),
   /** SHA-256 of the command's canonical text, in hex. */
   command: z.string().optional(),
   at: z.string(),
   by: z.string(),
   why: z.string().optional(),
-  /** Interface through which the command arrived. Earlier records lack it; an invalid value is dropped. */
+  /** Interface through which the command arrived. Earlier records do not contain it. An invalid value is dropped. */
   via: z.string().max(20).optional().catch(undefined),
   events: z.array(storedEventSchema),
 });
@@ -46,7 +46,7 @@ export type Commit = Readonly<Omit<z.infer<typeof commitSchema>, 'events'>> & {
   readonly events: readonly StoredEvent[];
 };
 
-/** Parses the commit in a record's raw bytes. Returns undefined if they do not contain one. Never throws. */
+/** Parses the commit in the raw bytes of a record. Returns undefined if the bytes do not contain a commit. Never throws. */
 export function parseCommit(raw: Uint8Array): Commit | undefined {
   try {
     const parsed = commitSchema.safeParse(

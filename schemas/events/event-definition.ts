@@ -1,35 +1,35 @@
 /**
- * Defines an event type: its data, its sentence and a random sample. `shared/snapshot/effects.ts` defines its effect on the
- * state. To change an event, raise its version and add an upcaster; never change a meaning in place. A new type or version
- * states the first fold version that understands it, which is raised in the same change.
+ * Helpers that define an event type: its data, its sentence and a random sample. `shared/snapshot/effects.ts` defines its
+ * effect on the state. To change an event, raise its version and add an upcaster. Never change the meaning of an existing
+ * version. A new type or version states the first fold version that understands it, which must be raised in the same change.
  */
 import type { z } from 'zod';
 import type { EventFields } from './event-fields.ts';
 
-/** Unvalidated data of an event. */
+/** Data of an event before validation. */
 export type EventFieldTexts = Readonly<Record<string, unknown>>;
-/** Parts of an event's sentence. The subject is the part that people search for. The other parts may be empty. */
+/** Parts of the sentence that describes an event. People search for the subject. The other parts may be empty. */
 export type EventWords = readonly [verb: string, subject: string, rest?: string];
 
 type Shape = z.core.$ZodLooseShape;
 type Upcaster = (data: Record<string, unknown>) => Record<string, unknown>;
 
 interface EventParts<Data extends Shape> {
-  /** Fields of the event. Writers refuse additional fields, readers ignore them. */
+  /** Returns the schemas of the event's fields. Writers refuse additional fields, and readers ignore them. */
   data(of: EventFields): Data;
   /**
-   * Event in words that follow its author: `operator` `installed` **echo-small** `on stk-amber-otter-9k2f`. Never throws.
-   * Data of other versions produce a shorter sentence.
+   * Describes the event in words that follow its author, such as `operator` `installed` **echo-small** `on
+   * stk-amber-otter-9k2f`. Never throws. For data of other versions, the sentence is shorter.
    */
   sentence(of: EventFieldTexts): EventWords;
-  /** Random data of the event, for generated histories. */
+  /** Returns random data of the event, from which tests generate histories. */
   sample(draw: SampleDraw): z.input<z.ZodObject<NoInfer<Data>>>;
   readonly version?: number;
   /** Whether a reader that does not know the event must halt. Defaults to true. */
   readonly critical?: boolean;
-  /** First fold version that understands this version of the event. */
+  /** First fold version that understands this version of the event. Older processes halt at it or skip it. */
   readonly foldVersion?: number;
-  /** `upcasters[n]` converts data of version n to version n + 1. Upcasters are pure. */
+  /** Functions that convert old data. `upcasters[n]` converts data of version n to version n + 1 and must be pure. */
   readonly upcasters?: Readonly<Record<number, Upcaster>>;
 }
 
@@ -50,25 +50,25 @@ export type SampleNames =
   | 'owner'
   | 'period';
 
-/** Random source with few names, so that generated events collide: they create existing things again and remove them. */
+/** Random source with only a few names, so that generated events create things that already exist, and remove them again. */
 export interface SampleDraw {
   name(kind: SampleNames): string;
-  /** Random selection of about half the names. */
+  /** Returns about half of the names, selected at random. */
   names(kind: SampleNames): string[];
   oneOf<Value>(values: readonly Value[]): Value;
-  /** Random integer from 1 to `max`. */
+  /** Returns a random integer from 1 to `max`. */
   upTo(max: number): number;
   chance(share: number): boolean;
   sha256(text: string): string;
 }
 
-/** Field as text, or the empty string if it is neither text nor a number. */
+/** Returns a field as text, or the empty string if it is neither text nor a number. */
 export function fieldText(fields: EventFieldTexts, name: string): string {
   const value = fields[name];
   return typeof value === 'string' || typeof value === 'number' ? String(value) : '';
 }
 
-/** Preposition followed by the field's text, or the empty string if the field is missing. */
+/** Returns the preposition `word` and the field's text, or the empty string if the field is missing. */
 export function phrase(fields: EventFieldTexts, word: string, name: string): string {
   const value = fieldText(fields, name);
   return value === '' ? '' : `${word} ${value}`;

@@ -1,6 +1,6 @@
 /**
- * Field schemas for event data. Event definitions get them as an argument, so that the console can load the definitions for
- * their sentences without a schema library.
+ * Field schemas for event data. Event definitions receive them as an argument, so that the console can load the definitions
+ * for their sentences without loading a schema library.
  */
 import { z } from 'zod';
 import {
@@ -45,7 +45,7 @@ export const eventFields = {
   tierId: tierIdSchema,
   url: recordedNodeUrlSchema,
   limit,
-  /** Limits. A limit that is left out does not apply. */
+  /** Limits of a tier or of visitors. A limit that is left out does not apply. */
   limits: {
     requestsPerMinute: limit.optional(),
     concurrency: limit.optional(),
@@ -55,7 +55,7 @@ export const eventFields = {
   modelSelection: z.union([z.literal('*'), z.array(modelIdSchema).max(10_000)]),
   /** Model name as an engine reports it. */
   served: z.string().min(1).max(200),
-  /** Ed25519 public keys: SPKI DER in base64. */
+  /** Ed25519 public keys in SPKI format, as DER in base64. */
   signers: z.array(z.string().max(200)).max(16),
   wave: waveSchema,
   wavesMax,

@@ -1,4 +1,4 @@
-/** Describes any event in one sentence, from its definition, for the command line and the console. Never throws. */
+/** Describes any event in one sentence, based on its definition, for the command line and the console. Never throws. */
 import { type EventWords, fieldText, toFieldTexts } from './event-definition.ts';
 import { eventDefinitions, isEventType } from './event-definitions.ts';
 
@@ -6,7 +6,7 @@ import { eventDefinitions, isEventType } from './event-definitions.ts';
 const kinds = ['organisation', 'tier', 'model', 'key', 'stack', 'node'] as const;
 export type EventSubjectKind = (typeof kinds)[number];
 
-/** Kind of thing that the event's `id` names, from the event type's first word. undefined for node tokens. */
+/** Returns the kind of thing that the event's `id` names, which is the first word of the type; undefined for tokens. */
 export function idKind(type: string): EventSubjectKind | undefined {
   return kinds.find((kind) => type.startsWith(`${kind}.`) && !type.startsWith('node.token_'));
 }
@@ -25,10 +25,10 @@ export function eventSentence(type: string, data: unknown): EventSentence {
   return { verb, subject, rest };
 }
 
-/** The event's sentence as plain text. */
+/** Returns the sentence of an event as plain text. */
 export function eventText(type: string, data: unknown): string {
   const { verb, subject, rest } = eventSentence(type, data);
-  // Quote key names, because they are free text.
+  // Key names are quoted, because they are free text.
   const isQuoted = /^key\.(?:created|forgotten)$/.test(type) && subject.includes(' ');
   const named = isQuoted ? `"${subject}"` : subject;
   return [verb, named, rest].filter((part) => part !== '').join(' ');

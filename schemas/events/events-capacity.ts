@@ -1,4 +1,4 @@
-/** Events of stacks, the pool and nodes. */
+/** Definitions of the events of stacks, the pool and nodes. */
 import {
   type EventFieldTexts,
   event,
@@ -69,9 +69,9 @@ export const capacityEvents = {
       place,
       url,
       dialect,
-      /** Name of the credential that gateways read from their own environment. */
+      /** Name by which gateways look up the node's credential in their own environment. */
       credential: credential.optional(),
-      /** Catalog ids mapped to the engine's names, for models whose names differ. */
+      /** Maps a catalog id to the engine's name for the model, if the two differ. */
       models: z.record(modelId, served).optional(),
       /** If true, an agent reports the node's health. If false, the node's owner probes it. */
       agent: z.boolean(),
@@ -126,11 +126,11 @@ export const capacityEvents = {
       up: z.boolean(),
       /** Model names as the engine reports them. */
       models: z.array(served).max(1000),
-      /** Context windows in tokens, by the engine's model name. Contains only models whose window the engine reports. */
+      /** Context windows in tokens, by the engine's model name. Models for which the engine reports none are left out. */
       windows: z.record(served, z.int().min(1)).optional(),
-      /** Subset of `models` known to take images. Empty if left out. */
+      /** Models that are known to take images, as a subset of `models`. Empty if left out. */
       imageModels: z.array(served).max(1000).optional(),
-      /** Subset of `models` that only rerank. Empty if left out. */
+      /** Models that can only rerank, as a subset of `models`. Empty if left out. */
       rerankModels: z.array(served).max(1000).optional(),
       reason: name.optional(),
     }),

@@ -1,8 +1,11 @@
-/** Events of changes that are released in waves. Readers that do not know them agree on everything else. */
+/**
+ * Definitions of the events of changes that are released in waves. Readers that do not know these events still agree on the
+ * rest of the state.
+ */
 import { event, fieldText } from './event-definition.ts';
 import { tenantEvents } from './events-tenants.ts';
 
-/** Not critical, because a gateway that does not know these events simply takes part in no wave. */
+/** These events are not critical, because a gateway that does not know them simply takes part in no wave. */
 const firstKnown = { critical: false, foldVersion: 8 } as const;
 
 export const changeEvents = {
@@ -10,14 +13,14 @@ export const changeEvents = {
     ...firstKnown,
     data: ({ z, id, stagedEvent, wave, wavesMax, holdSecondsMax, changeWatch }) => ({
       change: id,
-      /** Events of the change, exactly as its completing commit will contain them. */
+      /** Events of the change, exactly as the commit that completes the change will contain them. */
       events: z.array(stagedEvent).min(1).max(10_000),
       /** Waves in order. A gateway belongs to the first wave that includes it and to all later ones. */
       waves: z.array(wave).min(1).max(wavesMax),
-      /** Minimum duration of a wave. */
+      /** Minimum duration of each wave. */
       holdSeconds: z.int().min(1).max(holdSecondsMax),
       watch: changeWatch,
-      /** Whether the next wave begins even after a wave that saw too few requests. */
+      /** Whether the next wave begins even if the current wave has seen too few requests. */
       advanceUnseen: z.boolean().optional(),
     }),
     sentence: (of) => ['staged the change', fieldText(of, 'change')],
@@ -55,7 +58,7 @@ export const changeEvents = {
     sentence: (of) => ['withdrew the change', fieldText(of, 'change'), fieldText(of, 'reason')],
     sample: (draw) => ({ change: `c${draw.upTo(3)}`, reason: 'by hand' }),
   }),
-  /** Marks the completion of a change. The change's own events follow in the same commit. */
+  /** Marks the completion of a change. The same commit then contains the change's own events. */
   'change.completed': event({
     ...firstKnown,
     data: ({ id }) => ({ change: id }),

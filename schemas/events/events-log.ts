@@ -1,4 +1,4 @@
-/** Events about the log itself, and notes that operators and control planes add. */
+/** Definitions of events about the log itself, and of notes that operators and control planes add. */
 
 import { groupDigits } from '../grouped.ts';
 import { type EventFieldTexts, event, fieldText } from './event-definition.ts';
@@ -15,11 +15,11 @@ export const logEvents = {
   'log.created': event({
     data: ({ z, id, signers, sha256 }) => ({
       log: id,
-      /** If present, one of these keys must sign every record. */
+      /** Accepted public keys. If present, one of them must have signed every record. */
       signers: signers.optional(),
       /**
-       * Origin of a log that `snapshot restore` of builds up to 0.2.0 began from another log's state: that log's id and
-       * position, and the number of commits that restore it. Nothing reads it.
+       * Origin of a log that `snapshot restore` of a version up to 0.2.0 began from another log's state: the other log's id
+       * and position, and the number of commits that restore the state. Nothing reads this field.
        */
       continues: z.object({ log: id, seq: z.int().min(1), hash: sha256, commits: z.int().min(1) }).optional(),
     }),
@@ -27,8 +27,8 @@ export const logEvents = {
     sample: () => ({ log: 'another-log' }),
   }),
   /**
-   * Replaces the signers from the next record on. It is alone in its commit, signed by a previous signer, or a new one if the
-   * log had none. The accept rule in shared/log/core/chain.ts enforces this.
+   * Replaces the signers from the next record on. The event is alone in its commit, which a previous signer has signed, or a
+   * new signer if the log had none. The accept rule in shared/log/core/chain.ts enforces this.
    */
   'log.signers_set': event({
     foldVersion: 2,
@@ -47,7 +47,7 @@ export const notedEvents = {
       organisation: id,
       /** First day of the adjusted period. */
       period: day,
-      /** Tokens added to the period's use. A negative number gives allowance back. */
+      /** Number of tokens to add to the usage of the period. A negative number gives allowance back. */
       tokens: z.int().min(-Number.MAX_SAFE_INTEGER).max(Number.MAX_SAFE_INTEGER),
     }),
     sentence: (of) => ['adjusted the usage of', fieldText(of, 'organisation'), describeTokens(of)],
@@ -57,14 +57,14 @@ export const notedEvents = {
       tokens: draw.upTo(2000) - 1000,
     }),
   }),
-  /** Ends a session, a person's sessions, or a sign-in link. Processes read it from the log, not from the state. */
+  /** Ends a session, all sessions of a person, or a sign-in link. Processes read this event directly from the log. */
   'session.ended': event({
     critical: false,
     data: ({ z, moment }) => ({
       kind: z.enum(['session', 'link', 'person']),
-      /** SHA-256 of the session's or link's id, or the person's name. */
+      /** SHA-256 of the id of the session or link, or the name of the person. */
       subject: z.string().min(1).max(64),
-      /** Person, or link's issuing organisation, whose bound on ended sessions counts. Absent for an operator's link. */
+      /** Person or, for a link, issuing organisation, whose bound on ended sessions counts. Absent for an operator's link. */
       holder: z.string().min(1).max(64).optional(),
       /** Moment at which the session or link would have expired anyway. */
       until: moment,
@@ -76,7 +76,7 @@ export const notedEvents = {
       until: '2026-01-01T00:00:00.000Z',
     }),
   }),
-  /** Digests of the state immediately before this commit. */
+  /** States the digests of the state immediately before this commit. */
   checkpoint: event({
     critical: false,
     data: ({ z }) => ({ foldVersion: z.int(), digests: z.record(z.string().max(64), z.string().max(64)) }),

@@ -1,4 +1,4 @@
-/** Events of tiers, visitors, members' bounds, models, organisations, members and keys. */
+/** Definitions of the events of tiers, visitors, members' bounds, models, organisations, members and keys. */
 import { type EventFieldTexts, event, fieldText, phrase, type SampleDraw } from './event-definition.ts';
 
 function describeTier(fields: EventFieldTexts): string {
@@ -18,7 +18,7 @@ export const tenantEvents = {
   'tier.set': event({
     data: ({ z, tierId, limits, limit, modelSelection }) => ({
       id: tierId,
-      /** Order of the tiers, lowest first. The highest rank is the top tier. */
+      /** Position of the tier in the order of tiers. The tier with the highest rank is the top tier. */
       rank: z.int().min(0).max(1000),
       ...limits,
       monthlyTokens: limit.optional(),
@@ -40,7 +40,7 @@ export const tenantEvents = {
   'anonymous.set': event({
     data: ({ z, limit, limits, modelSelection }) => ({
       freeTurns: limit,
-      /** Multiple of a visitor's free turns that one network gets per day. */
+      /** Number of times that one network may use a visitor's free turns per day. */
       networkFactor: z.int().min(1).max(1_000_000).optional(),
       ...limits,
       models: modelSelection,
@@ -67,7 +67,7 @@ export const tenantEvents = {
     sentence: () => ['closed the service to', 'visitors'],
     sample: () => ({}),
   }),
-  /** Replaces all bounds on members; omitted ones take the defaults. Not critical: only control planes use them. */
+  /** Replaces all bounds on members. Omitted bounds take defaults. Not critical, because only control planes use bounds. */
   'bounds.set': event({
     critical: false,
     foldVersion: 5,
@@ -88,9 +88,9 @@ export const tenantEvents = {
       id: modelId,
       family: name,
       added: moment,
-      /** Number of places that one request takes of the concurrency limit. */
+      /** Number of places in the concurrency limit that one request for the model takes. */
       weight: z.int().min(1).max(1000),
-      /** Whether prompts that begin alike go to one node. Defaults to `prefix`. */
+      /** Whether prompts that begin alike are sent to one node. Defaults to `prefix`. */
       affinity: affinity.optional(),
     }),
     sentence: (of) => ['put', fieldText(of, 'id'), 'into the catalog'],
@@ -110,7 +110,7 @@ export const tenantEvents = {
     data: ({ id, name, tierId, day }) => ({
       id,
       name,
-      /** null means that the organisation may not use inference. */
+      /** The organisation's tier. With null, the organisation may not use inference. */
       tier: tierId.nullable(),
       /** First day of a billing period. Later periods begin on the same day of the month. */
       anchor: day,
@@ -182,7 +182,7 @@ export const tenantEvents = {
     sentence: (of) => ['revoked the key', fieldText(of, 'id')],
     sample: (draw) => ({ id: `key-${draw.upTo(30)}` }),
   }),
-  /** Removes a key that ended long ago from the state. Not critical: any reader refuses an ended or unknown key. */
+  /** Removes a key that ended long ago from the state. Not critical, because readers refuse ended and unknown keys alike. */
   'key.forgotten': event({
     critical: false,
     foldVersion: 8,

@@ -1,6 +1,6 @@
 /**
- * Reads and writes events of the control log. The room `schemas/events` defines everything that the control log and the fleet
- * file contain. Events stay readable forever, so a meaning must never change in place.
+ * Reads and writes events of the control log. Events stay readable forever, so never change the meaning of an existing
+ * version. The room `schemas/events` defines everything that the control log and the fleet file contain.
  */
 import { z } from 'zod';
 import type { EventDefinition } from './event-definition.ts';
@@ -10,7 +10,7 @@ import { eventFields } from './event-fields.ts';
 type Shape<Name extends EventTypeName> = ReturnType<(typeof eventDefinitions)[Name]['data']>;
 export type EventData<Name extends EventTypeName> = z.infer<z.ZodObject<Shape<Name>>>;
 
-/** Event of a known type, with data of that type's present version. */
+/** Event of a known type, with data of the type's current version. */
 export type KnownEvent = {
   [Name in EventTypeName]: { readonly type: Name; readonly data: EventData<Name> };
 }[EventTypeName];
@@ -27,18 +27,18 @@ const shapes = eventTypeNames.map((type) => [type, eventDefinitions[type].data(e
 const readers = new Map<string, z.ZodType>(shapes.map(([type, shape]) => [type, z.object(shape)]));
 const writers = new Map(shapes.map(([type, shape]) => [type, z.strictObject(shape)]));
 
-/** Strict schema that a writer's data must satisfy. */
+/** Returns the strict schema that the data of a new event must satisfy. */
 export function writerSchema(type: EventTypeName): z.ZodType {
   return writers.get(type) as z.ZodType;
 }
 
-/** Prepares an event for the log. Throws a ZodError if the data break the schema, which is an internal fault. */
+/** Prepares an event for the log. Throws a ZodError if the data violate the schema, which is an internal fault. */
 export function toStored(known: KnownEvent): StoredEvent {
   const { version, critical } = eventDefinitions[known.type];
   return { type: known.type, v: version, critical, data: writerSchema(known.type).parse(known.data) };
 }
 
-/** Oldest fold version that does not halt at this event. 0 if every version can pass it. */
+/** Returns the oldest fold version that does not halt at this event, or 0 if every version can pass it. */
 export function foldVersionNeeded({ type }: KnownEvent): number {
   const { critical, foldVersion } = eventDefinitions[type];
   return critical ? foldVersion : 0;
@@ -46,12 +46,12 @@ export function foldVersionNeeded({ type }: KnownEvent): number {
 
 export type ReadEvent =
   | { readonly outcome: 'known'; readonly event: KnownEvent }
-  /** The type or version is unknown to this build. */
+  /** This version does not know the event's type or version. */
   | { readonly outcome: 'unknown' }
-  /** The type is known, but its data do not match the stated version. */
+  /** The type is known, but the data do not match the stated version. */
   | { readonly outcome: 'malformed' };
 
-/** Reads an event as this build understands it. Never throws. */
+/** Reads an event and converts its data to the current version of its type. Never throws. */
 export function readEvent(stored: StoredEvent): ReadEvent {
   const { type } = stored;
   if (!isEventType(type)) return { outcome: 'unknown' };

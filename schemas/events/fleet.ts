@@ -1,7 +1,7 @@
 /**
  * Schema of the fleet file, in which an operator declares models, tiers, visitors, the pool and organisations. A missing
- * section or list counts as empty, but then models and tiers of the state may be named. All faults are reported at once with
- * their paths. The file never contains keys.
+ * section or list counts as empty, except that models and tiers of the existing state may then be named. All faults are
+ * reported at once with their paths. The file never contains keys.
  */
 import { z } from 'zod';
 import {
@@ -37,11 +37,11 @@ const nodesSchema = z.array(fleetNodeSchema).max(10_000).optional();
 const fleetModelSchema = z.strictObject({
   id: modelIdSchema,
   family: storedNameSchema,
-  /** Places that a request takes of the concurrency limit. Defaults to the present value; for a new model, to 1. */
+  /** Number of places in the concurrency limit that a request takes. Defaults to the current value; for a new model, to 1. */
   weight: weightSchema.optional(),
-  /** If left out, it stays as it is, or becomes `prefix` for a new model. */
+  /** If left out, an existing model keeps its affinity, and a new model gets `prefix`. */
   affinity: affinitySchema.optional(),
-  /** If left out, the time at which the model was first applied. */
+  /** Time at which the model was added. Defaults to the time at which the model was first applied. */
   added: momentSchema.optional(),
 });
 
@@ -54,7 +54,7 @@ const fleetTierSchema = z.strictObject({
 
 const fleetStackSchema = z.strictObject({
   id: stackIdSchema,
-  /** If left out, it stays as it is, or becomes `openai` for a new stack. */
+  /** If left out, an existing stack keeps its surface, and a new stack gets `openai`. */
   surface: surfaceSchema.optional(),
   models: installsSchema,
   nodes: nodesSchema,
@@ -63,9 +63,9 @@ const fleetStackSchema = z.strictObject({
 const fleetOrganisationSchema = z.strictObject({
   id: idSchema,
   name: storedNameSchema,
-  /** null: the organisation may not use inference. Defaults to the present value; for a new one, to null. */
+  /** Tier of the organisation, or null to forbid inference. Defaults to the current tier; for a new one, to null. */
   tier: tierNameSchema.nullable().optional(),
-  /** First day of a billing period. Defaults to the present value; for a new one, to the day it was applied. */
+  /** First day of a billing period. Defaults to the current value or, for a new organisation, to the day it was applied. */
   anchor: daySchema.optional(),
   members: z
     .array(z.strictObject({ person: personSchema, role: roleSchema }))
@@ -76,7 +76,7 @@ const fleetOrganisationSchema = z.strictObject({
   stacks: z.array(fleetStackSchema).max(1000).optional(),
 });
 
-/** Kinds of things in a fleet, for lists of changes. */
+/** Kinds of things in a fleet file. Lists of changes use these names. */
 export const fleetKinds = [
   ...(['model', 'tier', 'anonymous', 'bounds', 'organisation'] as const),
   ...(['member', 'stack', 'install', 'node'] as const),
@@ -87,7 +87,7 @@ export const fleetSchema = z
   .strictObject({
     version: z.literal(1),
     models: z.array(fleetModelSchema).max(10_000).optional(),
-    /** Lowest first. The last tier is the top tier. */
+    /** Tiers in order, lowest first. The last tier is the top tier. */
     tiers: z.array(fleetTierSchema).max(100).optional(),
     anonymous: z.strictObject(visitorsShape).optional(),
     /** Bounds on what members may do. Bounds that are left out take their defaults. */
@@ -103,11 +103,11 @@ export const fleetSchema = z
         context.addIssue({ code: 'custom', path: [...fault.path], message: fault.message });
       }
     },
-    // Run even if a part has the wrong type, so that one run shows every fault.
+    // Check names even if a part has the wrong type, so that one run shows every fault.
     { when: () => true },
   );
 
-/** Fleet document as a person may declare it: unlike answers, without invisible characters in names. */
+/** Fleet document as a person may declare it. Names must not contain invisible characters, which answers may contain. */
 export const declaredFleetSchema = fleetSchema.superRefine(({ models = [], organisations = [] }, context) => {
   const refuse = (path: (string | number)[], name: string) => {
     if (hasHidden(name)) context.addIssue({ code: 'custom', path, message: hiddenText });
@@ -121,7 +121,7 @@ export type FleetNode = z.infer<typeof fleetNodeSchema>;
 export type FleetStack = z.infer<typeof fleetStackSchema>;
 export type FleetOrganisation = z.infer<typeof fleetOrganisationSchema>;
 
-/** Accepts any value: parts with the wrong type count as absent, and lists keep their positions. */
+/** Text field that accepts any value. A part with the wrong type counts as absent, so list entries keep their positions. */
 const text = z.string().optional().catch(undefined);
 const anyList = <Item extends z.ZodType>(item: Item) => z.array(item).catch([]);
 function lenient<Shape extends z.ZodRawShape>(shape: Shape) {
@@ -132,9 +132,9 @@ function lenient<Shape extends z.ZodRawShape>(shape: Shape) {
 const identified = lenient({ id: text });
 const plan = lenient({ id: text, models: anyList(text) });
 const place = lenient({ id: text, models: anyList(text), nodes: anyList(identified) });
-/** The parts of a document that the cross-checks read. */
+/** Parts of a document that are needed to check names across sections. */
 const skeletonSchema = lenient({
-  // Absent lists are not checked, because the state may contain what they would name.
+  // Names are not checked against an absent list, because they may exist in the state.
   models: z.array(identified).optional().catch(undefined),
   tiers: z.array(plan).optional().catch(undefined),
   anonymous: plan,
@@ -175,7 +175,7 @@ function withPaths(items: readonly (string | undefined)[], path: Path): Named[] 
   return items.map((id, index) => ({ path: [...path, index], id }));
 }
 
-/** All lists whose ids must be unique. Nodes and stacks each have one name space over all places. */
+/** Returns all lists whose ids must be unique. Nodes of all places share one name space, and so do stacks. */
 function uniqueLists(fleet: Skeleton): [kind: string, ids: Named[]][] {
   const stacks: Named[] = [];
   const placed = withIdPaths(fleet.pool.nodes, ['pool', 'nodes']);
@@ -213,7 +213,7 @@ function duplicates(fleet: Skeleton): FleetFault[] {
   });
 }
 
-/** All lists that name models of the catalog. */
+/** Returns all lists that name models of the catalog. */
 function modelLists(fleet: Skeleton): { path: Path; ids: (string | undefined)[] }[] {
   return [
     ...(fleet.tiers ?? []).map(({ models }, index) => ({ path: ['tiers', index, 'models'], ids: models })),
@@ -248,7 +248,7 @@ function unknownTiers(fleet: Skeleton): FleetFault[] {
   );
 }
 
-/** Path as messages show it, such as `organisations[0].nodes[1].id`. */
+/** Formats a path for messages, such as `organisations[0].nodes[1].id`. */
 export function pathText(path: readonly PropertyKey[]): string {
   return path
     .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))

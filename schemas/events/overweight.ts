@@ -1,6 +1,6 @@
 /**
- * Finds models that weigh more than a tier's concurrency, so that a request takes all of it and runs only when nothing else
- * is in flight. That is allowed but rarely intended, so it causes a warning.
+ * Finds models that weigh more than a tier's concurrency. A request for such a model takes the whole concurrency, so it runs
+ * only when nothing else is in flight. That is allowed but rarely intended, so it causes a warning.
  */
 import { anonymousTierName } from '../shapes.ts';
 
@@ -16,7 +16,7 @@ interface Plan {
   readonly models: '*' | readonly string[];
 }
 
-/** Tiers and models to compare. Both a fleet file and the state can supply them. */
+/** Tiers and models to compare, which come from a fleet file or from the state. */
 export interface PlansAndModels {
   readonly models?: readonly { readonly id: string; readonly weight?: number | undefined }[] | undefined;
   readonly tiers?: readonly (Plan & { readonly id: string })[] | undefined;
@@ -57,7 +57,7 @@ export function overweightNext({ tier, model, weight, concurrency }: Overweight)
 
 const warningsMax = 20;
 
-/** Warnings, one sentence per pair. After twenty, only the number of remaining pairs is stated. */
+/** Returns one warning per tier and model. After twenty, it states only the number of remaining pairs. */
 export function overweightWarnings(pairs: readonly Overweight[]): string[] {
   const texts = pairs
     .slice(0, warningsMax)

@@ -1,4 +1,7 @@
-/** Parses the release settings that people write. The command line uses this too, without loading the schema library. */
+/**
+ * Parses the release settings that people write. The command line also uses this file, so it must not load the schema
+ * library.
+ */
 
 import { durationMs } from '../durations.ts';
 import type { ChangeWatch, ReleaseTexts, Wave } from './changes.ts';
@@ -22,7 +25,7 @@ export class ReleaseFault extends Error {
   override readonly name = 'ReleaseFault';
 }
 
-/** Release plan with defaults. `gateways` contains the reporting gateways' names in order. Throws ReleaseFault. */
+/** Returns the release plan with defaults filled in. `gateways` lists the reporting gateways by name. Throws ReleaseFault. */
 export function releasePlan(texts: ReleaseTexts, gateways: readonly string[]): ReleasePlan {
   const { waves = releaseDefaults.waves, hold = releaseDefaults.hold, watch = {} } = texts;
   const { refusals, errors, least } = releaseDefaults.watch;
@@ -65,14 +68,14 @@ function parseWave(text: string, gateways: readonly string[]): Wave {
   return { gateways: names };
 }
 
-/** Allowed values of each threshold. They match `changeWatchSchema`. */
+/** Checks for the value of each threshold. They match `changeWatchSchema`. */
 const watchRules: { readonly [Name in keyof ChangeWatch]: (number: number) => boolean } = {
   refusals: (points) => points >= 0 && points <= 100,
   errors: (count) => Number.isSafeInteger(count) && count >= 1,
   least: (count) => Number.isSafeInteger(count) && count >= 0,
 };
 
-/** Parses thresholds such as `refusals=1,errors=1,least=50`, each at most once. Throws ReleaseFault. */
+/** Parses thresholds such as `refusals=1,errors=1,least=50`. Each may be given once. Throws ReleaseFault. */
 export function parseWatch(text: string): Partial<ChangeWatch> {
   const rules: ReadonlyMap<string, (number: number) => boolean> = new Map(Object.entries(watchRules));
   const parts = text.split(',').map((part) => part.split('='));

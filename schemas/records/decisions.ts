@@ -1,6 +1,6 @@
 /**
- * Line of the decision journal: a gateway's decision on one request and its facts. It never contains an address, a prompt, a
- * header or a key's value, so it can be shown and stored.
+ * Line of the decision journal: a gateway's decision on one request, with the facts that led to it. It never contains an
+ * address, a prompt, a header or a key's value, so it can be shown and stored.
  */
 import { z } from 'zod';
 import { operationKinds } from '../api/operations.ts';
@@ -10,15 +10,15 @@ export const requestIdSchema = z.string().regex(/^req_[0-9a-f]{32}$/);
 const count = z.number().min(0);
 const ms = z.number().min(0).optional();
 
-/** State of one limit when a request was compared with it. Without `elsewhere`, each gateway counts the limit on its own. */
+/** State of one limit when a request was compared with it. Without `elsewhere`, each gateway counts the limit separately. */
 const limitUseSchema = z.object({
-  /** Use counted by the deciding gateway. */
+  /** Use that the deciding gateway has counted itself. */
   here: count,
-  /** Use at other gateways, as far as the deciding gateway had read it. */
+  /** Use at other gateways, as far as the deciding gateway had read it from their records. */
   elsewhere: count.optional(),
   /** Use and reservations of other gateways. */
   held: count.optional(),
-  /** Amount that the deciding gateway could still admit. */
+  /** Amount that the deciding gateway could still have admitted. */
   room: count,
 });
 export type SeenLimit = z.infer<typeof limitUseSchema>;
@@ -27,7 +27,7 @@ const limitUses = {
   concurrency: limitUseSchema.optional(),
 };
 
-/** Reasons for which a request had no valid key. */
+/** Reasons why a request had no valid key. */
 export const keyFaults = [
   'missing',
   'two Authorization headers',
@@ -36,7 +36,7 @@ export const keyFaults = [
   'two different keys',
 ] as const;
 
-/** Phase of the request that produced the answer. Only `admission` follows from rules alone. */
+/** Phase of the request that produced the answer. Only the answers of `admission` follow from rules alone. */
 const decisionStages = ['admission', 'http', 'body', 'shape', 'usage', 'answer'] as const;
 
 export const decisionRecordSchema = z.object({
@@ -45,42 +45,42 @@ export const decisionRecordSchema = z.object({
   gateway: z.string().max(200),
   /** Gateway's wall clock at the decision, in ms since 1970. */
   at: z.int().min(0),
-  /** `seq` of the last commit in the gateway's state. */
+  /** Position of the last commit in the gateway's state, which is the commit's `seq`. */
   position: z.int().min(0),
-  /** Open change whose rows the decision used. Absent if it used none. */
+  /** Open change whose rows the decision used. Absent if the decision used none. */
   change: z.string().max(64).optional(),
   host: z.enum(['shared', 'stack', 'unknown']),
   stack: z.string().max(64).optional(),
   operation: z.enum(operationKinds),
-  /** Organisation of the key. */
+  /** Organisation that the key belongs to. */
   organisation: z.string().max(64).optional(),
   key: z.string().max(64).optional(),
   header: z.enum(['authorization', 'x-api-key']).optional(),
-  /** Reason for which no key was found. */
+  /** Reason why no key was found. */
   fault: z.enum(keyFaults).optional(),
   /** Whether the headers contained something that may be a key. */
   carried: z.boolean().optional(),
   visitor: z.string().max(100).optional(),
-  /** Absent if the requested name is not a known model, because the text may then be anything. */
+  /** Requested model. Absent if the requested name is not a known model, because the text may then be anything. */
   model: z.string().max(200).optional(),
-  /** Upper bound of the prompt's tokens, which the limits compared. `usage` contains the billed tokens. */
+  /** Upper bound of the prompt's tokens, which was compared with the limits. `usage` contains the billed tokens. */
   promptTokensMax: count.optional(),
   /** Former name of `promptTokensMax`, which version 0.2.0 writes and requires. */
   promptTokens: count.optional(),
-  /** Lower bound of the prompt's tokens, if it was determined. */
+  /** Lower bound of the prompt's tokens. Absent if it was not determined. */
   promptTokensLeast: count.optional(),
-  /** Source of the token count. `bound` is an upper bound from the prompt's bytes. `node` is a node's count. */
+  /** Source of the token count: an upper bound computed from the prompt's bytes (`bound`), or a node's count (`node`). */
   counted: z.enum(['bound', 'node']),
   maxTokens: count.optional(),
-  /** Counters before this request. `windowUsed` and `inFlight` are the limit minus its remaining room. */
+  /** Counters before this request was counted. `windowUsed` and `inFlight` are the limit minus the remaining room. */
   counters: z.object({
     windowUsed: count,
     inFlight: count,
-    /** Absent if there was no limit or the gateway was of an earlier version. */
+    /** States of single limits. Each is absent if there was no limit or the gateway was of an earlier version. */
     ...limitUses,
     poolTokens: count,
     freeTurns: count,
-    /** Turns of the visitor's network on that day. */
+    /** Number of turns that the visitor's network had used on that day. */
     networkTurns: count.optional(),
     /** Counters of all visitors together. */
     visitors: z.object({ windowUsed: count, inFlight: count, tokens: count, ...limitUses }).optional(),
@@ -89,21 +89,21 @@ export const decisionRecordSchema = z.object({
   outboxFull: z.boolean().optional(),
   stage: z.enum(decisionStages),
   served: z.boolean(),
-  /** Status of the answer. Absent if no header was sent. */
+  /** HTTP status of the answer. Absent if no header was sent. */
   status: z.int().optional(),
   type: z.string().max(64).optional(),
   message: z.string().max(500).optional(),
-  /** Cause of a refusal, more detailed than its type. For operators only. */
+  /** Cause of the refusal, more detailed than its type. Only operators see it. */
   reason: z.string().max(200).optional(),
   retryAfterSeconds: z.int().optional(),
   capacity: z.enum(['own', 'pool', 'stack']).optional(),
   node: z.string().max(64).optional(),
   outcome: z.string().max(40).optional(),
-  /** Party that ended the request early, with the reason. */
+  /** Party that ended the request early, and the reason. */
   finish: z.string().max(200).optional(),
   /** Billed tokens of a completed request. */
   usage: z.object({ promptTokens: count, completionTokens: count }).optional(),
-  /** Times in ms since the request line arrived. */
+  /** Times in ms since the request line arrived, one for each phase that the request reached. */
   ms: z.object({ accepted: ms, read: ms, shaped: ms, decided: ms, sent: ms, begun: ms, end: count }),
 });
 

@@ -1,4 +1,4 @@
-/** Requests and answers of `explain` in the admin API. */
+/** Requests to `explain` in the admin API, and its answers. */
 import { z } from 'zod';
 import { explainedKinds } from '../api/operations.ts';
 import { idSchema, modelIdSchema, stackIdSchema } from '../names.ts';
@@ -7,7 +7,7 @@ import { enderSchema, outcomeSchema, phaseSchema } from './verdict.ts';
 
 const moment = z.union([z.int().min(1), z.string().min(1).max(40)]);
 
-/** Exactly one of `key`, `organisation`, `visitor`, `request` and `record` identifies the caller. */
+/** Request to explain a decision. Exactly one of `key`, `organisation`, `visitor`, `request` and `record` must be given. */
 export const explainRequestSchema = z
   .strictObject({
     key: idSchema.optional(),
@@ -18,14 +18,14 @@ export const explainRequestSchema = z
     /** Line of a decision journal. */
     record: decisionRecordSchema.optional(),
     model: modelIdSchema.optional(),
-    /** `shared`, or a stack's id. */
+    /** Host of the request: `shared` or a stack's id. */
     host: z.union([z.literal('shared'), stackIdSchema]).default('shared'),
     path: z.enum(explainedKinds).default('chat'),
     promptTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).default(1),
     maxTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
-    /** Commit or time whose state is used. For a record, defaults to the record's own position. */
+    /** Commit or time whose state is used. If a record is given, defaults to the position in the record. */
     at: moment.optional(),
-    /** For a hypothetical request: whether to decide it as gateways do that the open change has reached. */
+    /** Whether to decide a hypothetical request like the gateways that the open change has reached. */
     wave: z.boolean().optional(),
     /** Second moment at which the request is also explained, for comparison. */
     diff: moment.optional(),
@@ -54,9 +54,9 @@ const answer = {
 const verdictSchema = z.object({
   outcome: outcomeSchema,
   ...answer,
-  /** Status of the answer. Absent if no header was sent. */
+  /** HTTP status of the answer. Absent if no header was sent. */
   status: answer.status.optional(),
-  /** Text of the refusal. For a request that ended early, this text states who ended it, when and why. */
+  /** Text of the refusal. For a request that ended early, the text states who ended it, when and why. */
   message: z.string().optional(),
   endedBy: enderSchema.exclude(['deadline']).optional(),
   phase: phaseSchema.optional(),
@@ -64,7 +64,7 @@ const verdictSchema = z.object({
 
 const becauseSchema = z.object({
   position,
-  /** Event type. */
+  /** Type of the event. */
   type: z.string(),
   by: z.string().optional(),
   at: z.string(),
@@ -76,40 +76,40 @@ const explainedStepSchema = z.object({
   result: z.enum(['ok', 'refused', 'skipped', 'assumed']),
   text: z.string(),
   facts: z.record(z.string(), z.unknown()),
-  /** Event that caused this step's result. */
+  /** Event that caused the result of this step. */
   because: becauseSchema.optional(),
-  /** Open change that this step depends on. */
+  /** Open change that the result of this step depends on. */
   change: z.string().optional(),
 });
 
 export const explanationSchema = z.object({
   verdict: verdictSchema,
-  /** Position of the state behind the verdict. */
+  /** Position of the state that led to the verdict. */
   at: position,
-  /** Gateway that recorded the decision, with the recording time below. */
+  /** Gateway that recorded the decision. The time of the recording follows in the next field. */
   gateway: z.string().optional(),
   time: z.string().optional(),
-  /** Detailed cause of a refusal, for operators; for everyone if no model has the requested name. */
+  /** Detailed cause of a refusal. Only operators see it, except that everyone does if no model has the requested name. */
   cause: z.string().optional(),
   recorded: verdictSchema.optional(),
-  /** Verdict of this build on the recorded facts. Like `same`, absent if the request ended before it was decided. */
+  /** Verdict that this version reaches on the recorded facts. Absent if the request ended before it was decided. */
   rederived: verdictSchema.optional(),
   same: z.boolean().optional(),
   steps: z.array(explainedStepSchema),
-  /** Deciding step whose event is the newest. */
+  /** Step that decided the outcome. If several did, the one whose event is the newest. */
   decisive: z.string().optional(),
-  /** Verdict before that step's event. */
+  /** Verdict before the event of the decisive step. */
   before: z.object({ position, ...answer }).optional(),
-  /** Single changes that would turn the refusal into an answer. Each was tried on a copy of the present state. */
+  /** Single changes that would turn the refusal into an answer. Each was tried on a copy of the current state. */
   would: z.array(z.string()),
   assumptions: z.array(z.string()),
   diff: z
     .object({
       from: position,
       to: position,
-      /** Steps whose results differ. */
+      /** Steps whose results differ between the two moments. */
       steps: z.array(z.string()),
-      /** Events between the two positions that explain the differences. */
+      /** Events between the two moments that explain the differences. */
       events: z.array(becauseSchema),
     })
     .optional(),
@@ -126,7 +126,7 @@ export const explainMatrixSchema = z.object({
     z.object({
       model: z.string(),
       host: z.string(),
-      /** Operation that was explained. For rerank models this is rerank. */
+      /** Operation that was explained. For models that can only rerank, this is rerank. */
       path: z.enum(explainedKinds),
       ...answer,
     }),
@@ -136,7 +136,7 @@ export const explainMatrixSchema = z.object({
   position,
 });
 
-/** A recorded decision. `unanswered` lists the gateways that did not respond, so their decisions are missing. */
+/** Recorded decision of a request. `unanswered` lists gateways that did not respond, so their decisions are missing. */
 export const gatewayDecisionSchema = z.object({
   decision: decisionRecordSchema,
   unanswered: z.array(z.string()),

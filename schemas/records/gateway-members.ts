@@ -1,14 +1,14 @@
 /**
  * Members that a gateway reports about itself, one row each. The report's schema, the admin API's answers, the columns of
- * `headgate gateway` and the console's pages derive from these rows. The console imports this file, so it describes values as
- * plain data, which `status.ts` turns into schemas.
+ * `headgate gateway` and the console's pages are derived from these rows. The console imports this file, so values are
+ * described as plain data, which `status.ts` turns into schemas.
  */
 
-/** Display of a member. null means that the member is for programs such as `doctor` and stays in the report. */
+/** Way in which a member is displayed. Members with null instead stay in the report, for programs such as `doctor`. */
 interface MemberDisplay<Value> {
   /** Column heading on the command line, which shows the raw value. */
   readonly heading: string;
-  /** Label in the console. Absent if the value is part of another cell. */
+  /** Label in the console. Absent if another cell contains the value. */
   readonly term?: string;
   /** Formats the value for the console. */
   text?(value: Value): string;
@@ -28,7 +28,7 @@ function texts<S extends OptionalDisplay<readonly string[]>>(
 ) {
   return { kind: 'texts', countMax, charactersMax, shown } as const;
 }
-/** Member that is present only if true. */
+/** Defines a member that is reported only if it is true. */
 function yes<S extends OptionalDisplay<true>>(shown: S) {
   return { kind: 'yes', shown } as const;
 }
@@ -39,11 +39,11 @@ function choice<
   return { kind: 'choice', values, shown } as const;
 }
 
-/** Age of the last freshness proof from which a fencing gateway does not accept keys, in seconds. */
+/** Age in seconds of the last proof of freshness at which a fencing gateway stops accepting keys. */
 export const fencedSeconds = 45;
 
 export const gatewayMembers = {
-  /** Behaviour without a freshness proof. */
+  /** Behaviour of the gateway without a proof that its state is fresh: `fence` stops serving, `serve` continues. */
   stalePolicy: choice(['fence', 'serve'], {
     heading: 'WHEN-STALE',
     term: 'When stale',
@@ -51,23 +51,23 @@ export const gatewayMembers = {
   }),
   /** Reason why the gateway has stopped following the log. */
   halted: text(500, { heading: 'HALTED', tone: () => 'bad' }),
-  /** Newest non-critical event that the gateway's build could not read: its commit, its type and the reason. */
+  /** Newest non-critical event that the gateway could not read, with the event's commit and type, and the reason. */
   passedOver: text(300, { heading: 'PASSED-OVER', term: 'Skipped event', tone: () => 'warn' }),
   /** Open change that has reached the gateway. */
   change: text(64, { heading: 'CHANGE', term: 'Change' }),
-  /** Address of the gateway's metrics listener, which also serves its stored decisions. */
+  /** Address of the gateway's metrics listener, which also serves the decisions that the gateway stores. */
   metrics: text(300, null),
-  /** Expiry of the listeners' TLS certificate. Absent without TLS. */
+  /** Time at which the TLS certificate of the listeners expires. Absent without TLS. */
   certificateEnds: text(40, null),
-  /** Nodes that reported more tokens than a request can use within the last hour. */
+  /** Nodes that, within the last hour, reported more tokens than a request can use. */
   overstating: texts(50, 64, null),
-  /** Nodes that have not answered any of the gateway's requests for a while. */
+  /** Nodes that have not answered any of the gateway's requests for some time. */
   unanswering: texts(50, 64, null),
-  /** Unusual, ambiguous or unknown answer formats in the last hour, with node and model. */
+  /** Answers of the last hour whose format was unusual, ambiguous or unknown, with node and model. */
   oddForms: texts(50, 500, null),
-  /** Whether the gateway lacked a file descriptor for a node connection within the last ten seconds. */
+  /** Whether the process ran out of file descriptors when connecting to a node within the last ten seconds. */
   outOfFiles: yes(null),
-  /** Whether the gateway publishes traffic counts. */
+  /** Whether the gateway publishes traffic reports. */
   countsTraffic: yes(null),
 } as const;
 
@@ -86,7 +86,7 @@ export type MemberValue<Name extends GatewayMember> = Rows[Name] extends {
       Rows[Name]['kind'],
       'choice'
     >];
-/** Every member, so that a report cannot leave one out. Undefined, false and empty values are not reported. */
+/** Values of all members. Each is required, so that no report forgets one. Undefined, false and empty ones are left out. */
 export type GatewayMembers = {
   readonly [Name in GatewayMember]: MemberValue<Name> | false | undefined;
 };
@@ -97,7 +97,7 @@ export const shownMembers = gatewayMemberNames.filter(
   (name): name is ShownMember => gatewayMembers[name].shown !== null,
 );
 
-/** Returns the named members that have something to report. */
+/** Returns those of the named members that have a value to report. */
 export function reportedMembers<Name extends GatewayMember>(
   names: readonly Name[],
   members: { readonly [Each in Name]?: MemberValue<Each> | false | undefined },
@@ -108,7 +108,7 @@ export function reportedMembers<Name extends GatewayMember>(
   return Object.fromEntries(there) as Reported<Name>;
 }
 
-/** Displayed member, independent of its value type. */
+/** Member to display, without the type of its value. */
 export interface ShownColumn extends Omit<MemberDisplay<unknown>, 'text' | 'tone'> {
   readonly member: ShownMember;
   readonly isLong: boolean;
@@ -116,7 +116,7 @@ export interface ShownColumn extends Omit<MemberDisplay<unknown>, 'text' | 'tone
   tone(value: unknown): ReturnType<NonNullable<MemberDisplay<unknown>['tone']>>;
 }
 
-/** Displayed members in the order of their rows. */
+/** Members to display, in the order of their rows. */
 export const shownColumns: readonly ShownColumn[] = shownMembers.map((member) => {
   const { kind, shown } = gatewayMembers[member];
   const { heading, term, text: textOf = String, tone } = shown as MemberDisplay<unknown>;

@@ -1,67 +1,67 @@
 /**
- * Record format of the topic `headgate.gauges`. A record states how much one gateway process holds and claims of the
- * fleet-wide limits on requests per minute and weight in flight. Readers treat it as hostile input and accept it as a whole
- * or not at all. Reading must be cheap, so it is binary: a version byte, the head's length and the number of entries (16 bits
- * each), the head as JSON, then the entries.
+ * Format of records on the topic `headgate.gauges`. A record states how much of the fleet-wide limits on requests per minute
+ * and weight in flight one gateway process holds and claims. Readers treat a record as hostile input and accept either all of
+ * it or nothing. It must be cheap to read, so it is binary: a version byte, the head's length and the number of entries (16
+ * bits each), the head as JSON, then the entries.
  */
 
 export const gaugeEntriesMax = 500;
-/** Maximum number of other processes that one record names. */
+/** Maximum number of other processes that each list in a record may contain. */
 const namedMax = 200;
 const textMax = 200;
-/** Process ids are generated and short enough that 400 of them and a name always fit into a head. */
+/** Id of a process. Ids are generated and are short enough that a head always has room for 400 of them and a name. */
 const idPattern = /^[\x21-\x7e]{1,64}$/;
-/** Maximum of a limit, a used amount and a claim. A tier may set a higher limit, which then counts as unlimited. */
+/** Maximum value of a limit, a used amount and a claim. If a tier sets a higher limit, that limit counts as unlimited. */
 const amountMax = 0xffff_ffff;
 const version = 2;
-/** Bytes before the head. */
+/** Number of bytes before the head. */
 const prefixBytes = 5;
 /**
- * Bytes of an entry's numbers: a `yields` bit, 47 bits for the window, and 32 bits each for limit, used and claim. The
- * subject precedes them, with its length in one byte.
+ * Number of bytes for the numbers of an entry: one bit for `yields`, 47 bits for the window, and 32 bits each for limit, used
+ * and claim. The subject precedes the numbers, with its length in one byte.
  */
 const numberBytes = 18;
-/** Bit for `yields` in the upper 16 bits of the window. */
+/** Bit that means `yields`, in the upper 16 bits of the window. */
 const yieldsBit = 0x8000;
 
-/** Window value of concurrency limits, which have no minute. */
+/** Value of `window` for limits on concurrency, which do not depend on a minute. */
 export const inFlightWindow = 0;
 
-/** Entry for a single limit of a subject. Subjects are organisations, networks, and all visitors together. */
+/** Entry for one limit of one subject. Subjects are organisations, networks, and all visitors together. */
 export interface GaugeEntry {
-  /** Printable ASCII. */
+  /** Subject in printable ASCII. */
   readonly subject: string;
-  /** Start of the minute in ms since 1970, or `inFlightWindow` for concurrency. */
+  /** Start of the minute in ms since 1970, or `inFlightWindow` for a limit on concurrency. */
   readonly window: number;
   readonly limit: number;
   /** Amount that this process has admitted: requests in the minute, or weight in flight. */
   readonly used: number;
-  /** Amount that the process wants to hold, including `used`. */
+  /** Amount that the process wants to hold. It includes `used`. */
   readonly claim: number;
-  /** Whether the process has given up its standing share of this limit because another process lacks room. */
+  /** Whether the process has given up its usual share of this limit because another process lacks room. */
   readonly yields?: boolean;
 }
 
-/** A process and the offset of its last record that the writer has read. */
+/** Another process and the offset of the last record that the writer has read from it. */
 export type LastSeen = readonly [process: string, offset: number];
 
 interface GaugeHead {
   readonly process: string;
-  /** The gateway's name, for people. */
+  /** Name of the gateway, for people to read. */
   readonly name: string;
-  /** Record number, which grows with each record of the process. */
+  /** Number of the record, which grows with each record of the process. */
   readonly n: number;
   /** Writer's clock in ms since 1970. */
   readonly at: number;
-  /** Lead of the log's time over the time by which the writer counts periods, in ms. Absent if they agree. */
+  /** Log time minus the time by which the writer counts periods, in ms. Absent if the two agree. */
   readonly leap?: number;
-  /** Start of the first minute in which the process counts as a member, in ms since 1970. */
+  /** Start of the first minute in which the process counts as a member of the fleet, in ms since 1970. */
   readonly from?: number;
-  /** Offset of the last record that the process has read; set if it takes all room because no other is live. */
+  /** Offset of the last record that the process has read. Set if it takes all room because no other process is live. */
   readonly alone?: number;
-  /** Processes silent for so long that their requests in flight no longer count. */
+  /** Processes that have been silent for so long that their requests in flight no longer count. */
   readonly ended: readonly LastSeen[];
-  /** Processes silent for so long that they no longer hold all room. */
+  /** Processes that have been silent for so long that they can no longer hold all room. */
   readonly silent: readonly LastSeen[];
 }
 
@@ -69,13 +69,13 @@ export interface GaugeRecord extends GaugeHead {
   readonly entries: readonly GaugeEntry[];
 }
 
-/** Encodes a record. Cuts values to the reader's bounds, because an unreadable gateway would count as cut off. */
+/** Encodes a record. Cuts values to the bounds that readers check, because readers ignore a record that exceeds one. */
 export function encodeGauges({ name, entries, ended, silent, ...rest }: GaugeRecord): Buffer {
   const head = Buffer.from(
     JSON.stringify({
       ...rest,
       name: name.slice(0, textMax),
-      // A later record names the remaining processes.
+      // Processes that do not fit here are named in a later record.
       ...(ended.length > 0 && { ended: ended.slice(0, namedMax) }),
       ...(silent.length > 0 && { silent: silent.slice(0, namedMax) }),
     }),
@@ -96,7 +96,7 @@ export function encodeGauges({ name, entries, ended, silent, ...rest }: GaugeRec
   return value;
 }
 
-/** Decodes a record. Returns undefined if it has another version, is truncated or exceeds a bound. */
+/** Decodes a record. Returns undefined if the record has another version, is truncated or exceeds a bound. */
 export function decodeGauges(value: Uint8Array): GaugeRecord | undefined {
   const bytes = Buffer.from(value.buffer, value.byteOffset, value.byteLength);
   if (bytes.length < prefixBytes || bytes[0] !== version) return undefined;
@@ -130,7 +130,7 @@ function readHead(text: string): GaugeHead | undefined {
   if (!isId(process) || !isText(name) || !isCount(n) || !isCount(at)) return undefined;
   if (!isOptionalCount(alone) || !isOptionalCount(from)) return undefined;
   if (!areLastSeen(ended) || !areLastSeen(silent)) return undefined;
-  // Built field by field, because spreading objects would cost more than the rest of the function.
+  // The head is built field by field, because spreading objects would cost more than the rest of the function.
   const head: { -readonly [Name in keyof GaugeHead]: GaugeHead[Name] } = {
     process,
     name,
@@ -145,7 +145,7 @@ function readHead(text: string): GaugeHead | undefined {
   return head;
 }
 
-/** Decodes `count` entries. Returns undefined unless they fill the bytes exactly. */
+/** Decodes `count` entries. Returns undefined unless the entries fill the bytes exactly. */
 function readEntries(bytes: Buffer, from: number, count: number): GaugeEntry[] | undefined {
   const entries: GaugeEntry[] = [];
   let at = from;
@@ -167,7 +167,7 @@ function readEntries(bytes: Buffer, from: number, count: number): GaugeEntry[] |
   return at === bytes.length ? entries : undefined;
 }
 
-/** Unchecked, because the bounds were checked for the whole entry. A checked read takes twice as long. */
+/** Reads 16 bits without a bounds check, which would double the time. The caller has checked the whole entry. */
 function uint16At(bytes: Buffer, at: number): number {
   return ((bytes[at] ?? 0) << 8) | (bytes[at + 1] ?? 0);
 }
@@ -176,10 +176,10 @@ function uint32At(bytes: Buffer, at: number): number {
   return ((uint16At(bytes, at) << 16) | uint16At(bytes, at + 2)) >>> 0;
 }
 
-/** Recently read subjects by a hash of their bytes. Most repeat, and a new string costs more than a look-up. */
+/** Recently read subjects by a hash of their bytes. Most subjects repeat, and a new string costs more than a look-up. */
 const subjects: (string | undefined)[] = new Array(0x4000).fill(undefined);
 
-/** Subject at the given bytes. Returns undefined unless it is printable ASCII. */
+/** Returns the subject at the given bytes, or undefined unless it is printable ASCII. */
 function readSubject(bytes: Buffer, from: number, to: number): string | undefined {
   if (from === to || to > from + textMax) return undefined;
   let hash = 0;

@@ -1,61 +1,61 @@
 import { daySeconds } from '../durations.ts';
 /**
- * Records that gateways exchange so that limits hold over the whole fleet, cumulative and on two topics: `headgate.gauges`
- * (requests per minute, weight in flight) and `headgate.counters` (tokens, turns). A lost, late or duplicate record does no
- * harm once a later one arrives. Neither topic is part of a digest.
+ * Records that gateways exchange so that limits hold across the whole fleet. `headgate.gauges` carries requests per minute
+ * and weight in flight, and `headgate.counters` carries tokens and turns. Records are cumulative, so a lost, late or
+ * duplicate record does no harm once a later one arrives. Neither topic is part of a digest.
  */
 
 export const gaugesTopic = 'headgate.gauges';
 export const countersTopic = 'headgate.counters';
 export type LimitTopicName = typeof gaugesTopic | typeof countersTopic;
 
-/** Retention of records, in seconds. */
+/** Time for which Kafka keeps the records of each topic, in seconds. */
 export const limitTopicKeepSeconds = {
   [gaugesTopic]: 3600,
   [countersTopic]: daySeconds,
 } as const;
 
-/** Time until Kafka begins a new segment, in seconds. Kafka removes only whole segments. */
+/** Time after which Kafka begins a new segment, in seconds. It must be short, because Kafka removes only whole segments. */
 export const limitTopicSegmentSeconds = 600;
 
-/** Maximum size of a record on either topic, in bytes. */
+/** Maximum size in bytes of a record on either topic. */
 export const limitRecordBytesMax = 128 * 1024;
 
-/** Tokens and turns that a replica completed for a subject in a period: [subject, period, tokens, turns]. */
+/** Tokens and turns that one replica has completed for a subject in a period. */
 export type CounterEntry = readonly [subject: string, period: string, tokens: number, turns: number];
 
-/** Cumulative sums of one replica. Of two records for the same subject and period, the larger numbers count. */
+/** Cumulative sums of one replica. If two records contain the same subject and period, the larger numbers count. */
 export interface CounterRecord {
   readonly v: 1;
   /** Id of the data folder whose gateway completed the requests, or `rows`. */
   readonly replica: string;
-  /** Process that counted the entries, even if another process republishes them. */
+  /** Process that counted the entries. It stays the same if another process republishes them. */
   readonly process: string;
-  /** Name of the gateway, for people. */
+  /** Name of the gateway, for people to read. */
   readonly name?: string;
-  /** Publication time by the process's clock, in ms since 1970. Use it for ages only. */
+  /** Time of publication by the process's clock, in ms since 1970. Use it only to compute ages. */
   readonly at: number;
   readonly entries: readonly CounterEntry[];
-  /** From control planes only: missing usage rows, from `next` on. The gateway that has them ships them again. */
+  /** Gaps in the usage rows, from `next` on, as control planes report them. The gateway with the rows sends them again. */
   readonly gaps?: readonly UsageGapEntry[];
 }
 
 export type UsageGapEntry = readonly [incarnation: string, next: number];
 
 export const counterEntriesMax = 500;
-/** Replica name under which control planes request missing rows and a restore publishes totals in place of lost counters. */
+/** Replica name for control planes that request missing rows, and for totals that a restore publishes for lost counters. */
 export const rowsReplica = 'rows';
-/** Subject of all visitors, per UTC day. Organisation ids cannot contain a colon, so none collides with it. */
+/** Subject for all visitors, counted per UTC day. Organisation ids cannot contain a colon, so none is equal to it. */
 export const visitorsSubject = 'visitors:all';
-/** Subject prefix of single visitors. Their period is a UTC month. */
+/** Prefix of the subject of a single visitor, counted per UTC month. */
 export const visitorPrefix = 'visitor:';
 
 const idPattern = /^[A-Za-z0-9-]{4,64}$/;
 const subjectPattern = /^[a-z0-9:-]{1,100}$/;
-/** Period: an organisation's first day, a UTC day or a UTC month. */
+/** Period of a counter: an organisation's first day, a UTC day or a UTC month. */
 const periodPattern = /^\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?$/;
 
-/** Parses a counter record whose HMAC was already verified. Returns undefined if it is invalid. Never throws. */
+/** Parses a counter record whose HMAC has been verified. Returns undefined if the record is invalid. Never throws. */
 export function readCounterRecord(raw: Uint8Array): CounterRecord | undefined {
   const record = parsedObject(raw);
   if (record === undefined) return undefined;
@@ -94,12 +94,12 @@ function isText(value: unknown, pattern: RegExp): value is string {
 
 function isEntry(value: unknown): value is CounterEntry {
   if (!Array.isArray(value) || value.length !== 4) return false;
-  // Indexed access, because this runs for each entry of each record in the fleet.
+  // The entry is read by index, because this function runs for each entry of each record in the fleet.
   const list = value as unknown[];
   return isText(list[0], subjectPattern) && isPeriod(list[1]) && isCount(list[2]) && isCount(list[3]);
 }
 
-/** Last valid period, cached because most entries of a record share one. */
+/** Last period found valid. It is cached because most entries of a record have the same period. */
 let lastPeriod = '';
 
 function isPeriod(value: unknown): boolean {
@@ -115,7 +115,7 @@ function isGap(value: unknown): value is UsageGapEntry {
   return isText(incarnation, idPattern) && Number.isSafeInteger(next) && (next as number) > 0;
 }
 
-/** Maximum of a counter. Sums over 10 000 replicas remain exact numbers. */
+/** Maximum value of a counter. With this bound, sums over 10 000 replicas remain exact numbers. */
 const countMax = 500_000_000_000;
 
 function isCount(value: unknown): boolean {

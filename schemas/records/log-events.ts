@@ -1,6 +1,6 @@
 /**
- * Every line that a process can log. Alerts and searches use the codes, so a text may be improved but a code never changes. A
- * logger accepts no other texts. `docs/log-events.md` contains the same table.
+ * Table of every line that a process can log. Alerts and searches use the codes, so a text may be improved but its code must
+ * never change. Loggers accept no other texts. `docs/log-events.md` contains the same table.
  */
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'fatal';
 
@@ -168,12 +168,12 @@ export const logEvents = {
 } as const satisfies Readonly<Record<string, readonly [level: LogLevel, text: string]>>;
 
 type Row = (typeof logEvents)[keyof typeof logEvents];
-/** Texts of a level. */
+/** Texts of the lines with the given level. */
 export type LogText<Level extends LogLevel = LogLevel> = Extract<Row, readonly [Level, string]>[1];
 
 const codes = new Map<string, string>(Object.entries(logEvents).map(([code, [, text]]) => [text, code]));
 
-/** Returns the code of a log text, or undefined if a library wrote the text. */
+/** Returns the code of a log text, or undefined if the text is not in the table because a library wrote it. */
 export function logTextCode(text: string): string | undefined {
   return codes.get(text);
 }

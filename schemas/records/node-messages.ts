@@ -1,7 +1,7 @@
 /**
- * Messages between a node's agent and a control plane over a WebSocket, one JSON text per frame. The token is in the upgrade
- * request's `Authorization` header, never in a frame. An agent sends hello once and then a heartbeat each second with its
- * complete state, so a lost frame does no harm. Any invalid frame ends the session.
+ * Messages between a node's agent and a control plane over a WebSocket, one JSON text per frame. The upgrade request carries
+ * the token in its `Authorization` header; frames never contain it. An agent sends hello once and then a heartbeat each
+ * second. Each heartbeat contains the complete state, so a lost frame does no harm. Any invalid frame ends the session.
  */
 import { z } from 'zod';
 import { dialectSchema, idSchema, storedNameSchema } from '../names.ts';
@@ -21,27 +21,27 @@ export const unlistedMax = 20;
 /** Model name as the engine reports it. */
 const servedNameSchema = z.string().min(1).max(200);
 
-/** Progress of a model that the agent was asked to load. The entry disappears once the engine serves the model. */
+/** Progress of loading a model that the agent was asked to load. The entry disappears once the engine serves the model. */
 const installSchema = z.strictObject({
   model: servedNameSchema,
   state: z.enum(['loading', 'failed']),
-  /** Present if the load reports its progress. */
+  /** Progress in percent, if the engine reports it. */
   percent: z.int().min(0).max(100).optional(),
-  /** Reason for the failure. Contains no secrets. */
+  /** Reason why the load failed. It does not contain secrets. */
   reason: storedNameSchema.optional(),
 });
 
-/** Present facts about a node that the log does not contain. */
+/** Current facts about a node that the log does not contain. */
 export const liveNodeSchema = z.object({
   /** Seconds since the agent's last heartbeat. */
   beatSeconds: z.number().min(0),
   inFlight: z.int().min(0).optional(),
   installs: z.array(installSchema).max(installsPerNodeMax).optional(),
-  /** Number of installs left out. */
+  /** Number of installs that are left out of `installs`. */
   installsOmitted: z.int().min(1).optional(),
   /** Some of the loaded models that the catalog does not contain. */
   unlisted: z.array(servedNameSchema).max(unlistedMax).optional(),
-  /** Whether reports of the node were kept out of the log within the last hour because they were too many or too large. */
+  /** Whether too many or too large reports of the node were kept out of the log within the last hour. */
   withheld: z.boolean().optional(),
 });
 
@@ -52,34 +52,34 @@ export const agentMessageSchema = z.discriminatedUnion('type', [
     up: z.boolean(),
     /** Reason why the node is down. */
     reason: storedNameSchema.optional(),
-    /** Detected engine. Absent until an engine has answered. */
+    /** Dialect of the engine that the agent detected. Absent until an engine has answered. */
     dialect: dialectSchema.optional(),
     models: z.array(servedNameSchema).max(modelsPerNodeMax),
-    /** Context windows in tokens, by the engine's model name. Contains only models whose window the engine reports. */
+    /** Context windows in tokens, by the engine's model name. Models for which the engine reports none are left out. */
     windows: z
       .record(servedNameSchema, z.int().min(1))
       .refine((windows) => Object.keys(windows).length <= modelsPerNodeMax)
       .optional(),
-    /** Subset of `models` known to take images. Left out if empty, because 0.1 control planes refuse the field. */
+    /** Subset of `models` that can take images. Left out if empty, because 0.1 control planes refuse the field. */
     imageModels: z.array(servedNameSchema).max(modelsPerNodeMax).optional(),
-    /** Subset of `models` that only rerank. Left out if empty, because older control planes refuse the field. */
+    /** Subset of `models` that can only rerank. Left out if empty, because older control planes refuse the field. */
     rerankModels: z.array(servedNameSchema).max(modelsPerNodeMax).optional(),
-    /** Requests that the engine is processing, if it reports them. */
+    /** Number of requests that the engine is processing. Absent if the engine does not report it. */
     inFlight: z.int().min(0).max(1_000_000).optional(),
     installs: z.array(installSchema).max(installsPerNodeMax).optional(),
   }),
-  /** Announces that the agent is about to end, so its node gets no new requests. The reply is `released`. */
+  /** Announces that the agent is about to stop, so that its node gets no new requests. The reply is `released`. */
   z.strictObject({ type: z.literal('leaving') }),
 ]);
 
 export const controlPlaneMessageSchema = z.discriminatedUnion('type', [
-  /** Models that the node's place should serve, by the engine's names, as of a position in the log. */
+  /** Lists the models that the node should serve, by the engine's names, according to the state at a position in the log. */
   z.strictObject({
     type: z.literal('installs'),
     position: z.int().min(0),
     models: z.array(servedNameSchema).max(modelsPerNodeMax),
   }),
-  /** Confirms that the log contains the agent's departure. */
+  /** Confirms that the log contains the departure of the agent. */
   z.strictObject({ type: z.literal('released') }),
 ]);
 
@@ -93,7 +93,7 @@ export type ControlPlaneMessage = z.infer<typeof controlPlaneMessageSchema>;
 export const closeCodes = {
   /** A frame broke the protocol, or there were too many frames. */
   protocol: 1008,
-  /** The replica is ending or cannot reach the log. The agent should connect to another replica. */
+  /** The replica is shutting down or cannot reach the log. The agent should connect to another replica. */
   goingAway: 1001,
   /** The token belongs to another node or is no longer valid. */
   refused: 4403,

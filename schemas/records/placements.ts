@@ -1,36 +1,36 @@
 /**
  * A placement report is a record on the topic `headgate.gauges`, next to the gauges. It contains the number of requests that
- * one gateway process has in flight at each node, and its placements of prompts that others would place elsewhere, so that
- * gateways place prompts alike. Reports are JSON, which readers of gauges ignore. At worst, a late, lost, duplicate or forged
- * report sends a prompt to a node that has not cached it.
+ * one gateway process has in flight at each node, and those of its prompt placements that other gateways would make
+ * elsewhere. With it, gateways place prompts alike. Reports are JSON, which readers of gauges ignore. A late, lost, duplicate
+ * or forged report can at worst send a prompt to a node that has not cached it.
  */
 import { limitRecordBytesMax } from './limits.ts';
 
-/** Placement of a prompt: the tenant whose share of the table it uses, the 53-bit key of its longest prefix, and the node. */
+/** Placement of a prompt: the tenant whose share of the table it takes, the key of its longest prefix, and the node. */
 export type PromptPlacement = readonly [sharer: string, key: number, node: string];
 
 export interface PlacementReport {
-  /** The process that writes the report. */
+  /** Id of the process that writes the report. */
   readonly process: string;
-  /** The process's requests in flight by node, without idle nodes. */
+  /** Number of requests that the process has in flight at each node. Idle nodes are left out. */
   readonly loads: readonly (readonly [node: string, inFlight: number])[];
   readonly placements: readonly PromptPlacement[];
 }
 
-/** Bound on the placements in one record. */
+/** Maximum number of placements in one record. */
 export const placementsMax = 1000;
-/** Bound on the nodes in one record. With the longest names, this many nodes fill two thirds of a record. */
+/** Maximum number of nodes in one record. This many nodes with the longest names fill two thirds of a record. */
 const loadsMax = 1000;
 const inFlightMax = 1_000_000;
 const textMax = 64;
 const keyRadix = 36;
 const brace = 0x7b;
 
-/** Keys by sharer and node, separated by blanks. */
+/** Maps a sharer and a node to their keys, which are separated by spaces. */
 type KeysByNode = Record<string, Record<string, string>>;
 
 export function encodePlacements({ process, loads, placements }: PlacementReport): Buffer {
-  // No prototype, because an organisation may have any name.
+  // The object has no prototype, because an organisation may have the name of an inherited property.
   const by: KeysByNode = Object.create(null);
   for (const [sharer, key, node] of placements.slice(0, placementsMax)) {
     by[sharer] ??= Object.create(null) as Record<string, string>;
@@ -44,7 +44,7 @@ export function encodePlacements({ process, loads, placements }: PlacementReport
     : encodePlacements({ process, loads, placements: placements.slice(0, placements.length / 2) });
 }
 
-/** Returns undefined for another kind of record, and for a record that is invalid in any part. */
+/** Decodes a placement report. Returns undefined if the record is of another kind or if any part of it is invalid. */
 export function decodePlacements(value: Uint8Array): PlacementReport | undefined {
   if (value[0] !== brace) return undefined;
   const { process, loads, placed } = tryParseReport(value);
@@ -68,7 +68,7 @@ function readPlacements(placed: unknown): PromptPlacement[] | undefined {
   return all;
 }
 
-/** Nodes and their loads alternate in a list, because an object with a thousand keys takes five times as long to read. */
+/** Reads a list in which nodes and loads alternate. An object with a thousand keys would take five times as long to read. */
 function readLoads(value: unknown): [string, number][] | undefined {
   const list: unknown[] = Array.isArray(value) ? value : [];
   const loads: [string, number][] = [];

@@ -1,44 +1,45 @@
 /**
- * Facts that a gateway records about a request: type, audience, and name in each kind of record. Usage rows (bills),
- * decisions (explanations), access log lines and spans are all built from these rows, so a fact means the same everywhere.
+ * Table of the facts that a gateway records about a request, with the type, the audience, and the name in each kind of
+ * record. Usage rows (for bills), decisions (for explanations), access log lines and spans are all built from this table, so
+ * a fact means the same everywhere.
  */
 import type { DecisionRecord } from './decisions.ts';
 import type { UsageRow } from './usage.ts';
 
 interface FieldTypes {
   text: string;
-  /** Model name. Empty if the requested name must not be stored. */
+  /** Name of a model, or the empty string if the requested name must not be stored. */
   model: string;
   number: number;
   flag: boolean;
-  /** Tenths of a millisecond since the request line arrived. */
+  /** Duration in tenths of a millisecond since the request line arrived. */
   tenths: number;
-  /** State of a limit: used here and remaining room, then use and reservations elsewhere if gateways share the limit. */
+  /** State of a limit: use and remaining room here and, if gateways share the limit, use and reservations elsewhere. */
   limit: readonly number[];
 }
 
-/** Paths of a record's fields, such as `counters.poolTokens`. */
+/** Path of a field in a record, such as `counters.poolTokens`. */
 type PathIn<Of, Values = FieldTypes[keyof FieldTypes] | { readonly here: number }> = {
   [Name in keyof Of & string]-?: NonNullable<Of[Name]> extends Values
     ? Name
     : `${Name}.${PathIn<NonNullable<Of[Name]>>}`;
 }[keyof Of & string];
 
-/** Paths of a decision's fields, except constant ones (version, gateway) and the former name of a field. */
+/** Paths of a decision's fields. Excluded are constant fields (version, gateway) and the former name of a field. */
 type DecisionPath = Exclude<PathIn<DecisionRecord>, 'v' | 'gateway' | 'promptTokens'>;
-/** Fields of a usage row except those that the outbox adds. */
+/** Names of a usage row's fields. Excluded are fields that the outbox adds. */
 type UsageName = Exclude<keyof UsageRow, 'v' | 'incarnation' | 'n' | 'replica'>;
 
 interface Field {
   readonly type: keyof FieldTypes;
-  /** `owner` means members of the request's organisation, and operators. */
+  /** Audience of the fact. `owner` means members of the request's organisation, and operators. */
   readonly seenBy: 'owner' | 'operator';
   readonly usage?: UsageName;
   readonly decision?: DecisionPath;
-  /** Value in a decision if the fact is unknown. */
+  /** Value that a decision contains if the fact is unknown. */
   readonly otherwise?: string | number;
   readonly line?: string;
-  /** Attribute of the request's span, or of the span of its part at the node. */
+  /** Name of the attribute in the request's span, or in the span of the request's part at the node. */
   readonly span?: string;
   readonly nodeSpan?: string;
 }
@@ -48,7 +49,7 @@ const hidden = { type: 'text', seenBy: 'operator' } as const;
 const number = { type: 'number', seenBy: 'owner' } as const;
 const flag = { type: 'flag', seenBy: 'owner' } as const;
 const time = { type: 'tenths', seenBy: 'owner' } as const;
-/** Counters that cover more than one organisation or reveal what a tier has left. */
+/** Counter for operators only, because it covers more than one organisation or reveals what a tier has left. */
 const counter = { type: 'number', seenBy: 'operator' } as const;
 const limit = { type: 'limit', seenBy: 'operator' } as const;
 
@@ -60,7 +61,7 @@ const fields = {
     line: 'req_id',
     span: 'headgate.request_id',
   },
-  /** Time at which limits and routing were decided or the request was refused, in ms since 1970. */
+  /** Time in ms since 1970 at which limits and routing were decided or the request was refused. */
   atMs: { ...number, decision: 'at' },
   position: { ...number, decision: 'position', line: 'position', span: 'headgate.position' },
   host: {
@@ -75,7 +76,7 @@ const fields = {
   operation: { ...text, decision: 'operation', otherwise: 'unknown', line: 'operation' },
   status: { ...number, decision: 'status', line: 'status', span: 'http.response.status_code' },
   served: { ...flag, decision: 'served' },
-  /** `ok`, `aborted`, or the refusal's type. */
+  /** Outcome in the access log: `ok`, `aborted`, or the type of the refusal. */
   result: { ...text, line: 'outcome' },
   type: { ...text, decision: 'type' },
   stage: { ...hidden, decision: 'stage', otherwise: 'admission' },
@@ -90,16 +91,16 @@ const fields = {
     line: 'org_id',
     span: 'headgate.organisation',
   },
-  /** Also set for a known key whose request was refused. */
+  /** Id of the key. It is also set if the key is known but its request was refused. */
   key: { ...text, usage: 'key', decision: 'key', line: 'key_id' },
   header: { ...hidden, decision: 'header' },
-  /** Reason for which no key was found. */
+  /** Reason why no key was found. */
   fault: { ...hidden, decision: 'fault' },
   carried: { ...flag, decision: 'carried' },
   fenced: { ...flag, decision: 'fenced' },
   outboxFull: { ...flag, decision: 'outboxFull' },
   visitor: { ...hidden, usage: 'visitor', decision: 'visitor' },
-  /** Set only to names that may be stored. Any other text is the caller's and might be a prompt or a misplaced key. */
+  /** Requested model, if its name may be stored. Any other text may contain a prompt or a misplaced key. */
   model: {
     type: 'model',
     seenBy: 'owner',
@@ -109,12 +110,12 @@ const fields = {
     nodeSpan: 'gen_ai.request.model',
   },
   stream: { ...flag, line: 'stream', span: 'headgate.stream' },
-  /** Prompt tokens that the limits counted: an upper bound, or a node's count. */
+  /** Number of prompt tokens that was compared with the limits, which is an upper bound or a node's count. */
   promptBound: { ...number, decision: 'promptTokensMax', otherwise: 0 },
   promptLeast: { ...number, decision: 'promptTokensLeast' },
   counted: { ...text, decision: 'counted', otherwise: 'bound' },
   maxTokens: { ...number, decision: 'maxTokens' },
-  /** Billed tokens. */
+  /** Number of prompt tokens that were billed. */
   promptTokens: {
     ...number,
     usage: 'promptTokens',
@@ -139,21 +140,21 @@ const fields = {
   node: { ...hidden, decision: 'node', line: 'node', nodeSpan: 'headgate.node' },
   /** `completed`, or the party that ended the request early. */
   outcome: { ...text, decision: 'outcome' },
-  /** Outcome with its reason. */
+  /** Outcome of the request, and the reason for it. */
   finish: { ...hidden, decision: 'finish', line: 'finish' },
   accepted: { ...time, decision: 'ms.accepted' },
   read: { ...time, decision: 'ms.read' },
   shaped: { ...time, decision: 'ms.shaped' },
   decided: { ...time, decision: 'ms.decided' },
   sent: { ...time, decision: 'ms.sent' },
-  /** First byte of the answer. */
+  /** Time of the first byte of the answer. */
   begun: { ...time, usage: 'ttftMs', decision: 'ms.begun' },
   end: { ...time, usage: 'durationMs', decision: 'ms.end', otherwise: 0, line: 'duration_ms' },
   windowUsed: { ...counter, decision: 'counters.windowUsed', otherwise: 0 },
   inFlight: { ...counter, decision: 'counters.inFlight', otherwise: 0 },
   poolTokens: { ...counter, decision: 'counters.poolTokens', otherwise: 0 },
   freeTurns: { ...counter, decision: 'counters.freeTurns', otherwise: 0 },
-  // The following fields are recorded only for requests that had such a limit.
+  // This field and the following ones are recorded only for requests that had such a limit.
   requests: { ...limit, decision: 'counters.requests' },
   concurrency: { ...limit, decision: 'counters.concurrency' },
   networkTurns: { ...counter, decision: 'counters.networkTurns' },
@@ -162,9 +163,9 @@ const fields = {
   visitorTokens: { ...counter, decision: 'counters.visitors.tokens' },
   visitorRequests: { ...limit, decision: 'counters.visitors.requests' },
   visitorConcurrency: { ...limit, decision: 'counters.visitors.concurrency' },
-  /** Open change whose rows the decision used. It is the last field because few requests have it. */
+  /** Open change whose rows the decision used. This is the last field, because few requests have it. */
   change: { ...hidden, decision: 'change', line: 'change' },
-  // Fields of usage rows only.
+  // This field and the following ones are only in usage rows.
   completed: { ...text, usage: 'at' },
   period: { ...text, usage: 'period' },
   network: { ...hidden, usage: 'network' },
@@ -173,22 +174,22 @@ const fields = {
 
 type Fields = typeof fields;
 type Kind = 'usage' | 'decision' | 'line' | 'span' | 'nodeSpan';
-/** Field names in one kind of record. */
+/** Names of the fields in one kind of record. */
 type NamesIn<Of extends Kind> = Extract<Fields[keyof Fields], { readonly [Each in Of]: string }>[Of];
-/** Fields that the schemas of decisions and usage rows define but no row here covers. Must be empty. */
+/** Fields in the schemas of decisions and usage rows that no row here contains. There must be none. */
 type Forgotten = Exclude<DecisionPath, NamesIn<'decision'>> | Exclude<UsageName, NamesIn<'usage'>>;
 
 export const requestFields: [Forgotten] extends [never] ? Fields : Forgotten = fields;
 
-/** Names of all facts except those of usage rows only: the facts known at the end of any request. */
+/** Names of the facts that are known when any request ends, which are all facts except those of usage rows only. */
 export type RecordedName = {
   [Name in keyof Fields]: Exclude<Kind, 'usage'> & keyof Fields[Name] extends never ? never : Name;
 }[keyof Fields];
 export type RecordedValue<Name extends RecordedName> = FieldTypes[Fields[Name]['type']] | undefined;
 
-/** Recorded facts of a request, in the table's order. */
+/** Recorded facts of a request, in the order of the table. */
 export type RecordedRequest = readonly (FieldTypes[keyof FieldTypes] | undefined)[];
-/** Field of one kind of record: its index in the recorded request and its name in the record. */
+/** Field in one kind of record, with its index in the recorded request and its name in the record. */
 export interface RecordColumn {
   readonly at: number;
   readonly name: string;

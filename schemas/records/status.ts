@@ -1,7 +1,7 @@
 /**
- * Report that each process publishes about itself on `headgate.status`: its position, its state's digest and the freshness
- * that it can prove. Readers judge the report; a process never claims that it is healthy. The room `schemas/records` defines
- * what processes publish and record: never keys, prompts or completions.
+ * Report that each process publishes about itself on `headgate.status`. It contains the process's position, the digest of its
+ * state, and how fresh it can prove its state to be. Readers judge the report; a process never claims to be healthy. The room
+ * `schemas/records` defines what processes publish and record, which never includes keys, prompts or completions.
  */
 import { z } from 'zod';
 import { nameSchema } from '../names.ts';
@@ -16,7 +16,7 @@ import { liveNodeSchema } from './node-messages.ts';
 
 export const statusTopic = 'headgate.status';
 
-/** Maximum size of a status record, in bytes. Kafka accepts at most 1 MB. */
+/** Maximum size of a status record in bytes. Kafka itself accepts up to 1 MB. */
 export const statusBytesMax = 200_000;
 
 const incarnationSchema = z.string().regex(/^[A-Za-z0-9-]{8,64}$/);
@@ -34,7 +34,7 @@ function memberSchema(row: GatewayMemberRow): z.ZodType {
   }
 }
 
-/** Schemas of members of a gateway's report. Each member is optional. */
+/** Returns the schemas of the named members of a gateway's report. Each member is optional. */
 export function memberSchemas<Name extends GatewayMember>(names: readonly Name[]) {
   const schemas = names.map((name) => [name, memberSchema(gatewayMembers[name]).optional()]);
   return Object.fromEntries(schemas) as { [Each in Name]: z.ZodOptional<z.ZodType<MemberValue<Each>>> };
@@ -44,41 +44,41 @@ export const statusSchema = z.object({
   v: z.literal(1),
   name: nameSchema,
   kind: z.enum(['gateway', 'control-plane']),
-  /** Random id of one process start. It distinguishes two processes with the same name. */
+  /** Random id of this start of the process. It distinguishes two processes with the same name. */
   incarnation: incarnationSchema,
-  /** Number of the report within its incarnation, from 1 on. A replayed older report is therefore ignored. */
+  /** Number of the report within its incarnation, starting at 1. Readers use it to ignore a replayed older report. */
   n: z.int().min(1),
-  /** Locked data folder and number of its openings. A later start proves that the earlier process has ended. */
+  /** Locked data folder, and how often it was opened. A higher number proves that the earlier process has ended. */
   folder: z.object({ id: z.string().min(1).max(64), start: z.int().min(1) }).optional(),
-  /** Reporter's wall clock, for people only. Clocks of two processes are never compared. */
+  /** Wall clock of the reporting process, only for people to read. The clocks of two processes are never compared. */
   at: z.string().max(40),
   log: z.string().nullable(),
-  /** `seq` of the last folded commit. */
+  /** Value of `seq` in the last folded commit. */
   applied: z.int().min(0),
   digest: z.string().max(64),
   foldVersion: z.int(),
-  /** Age of the last freshness proof when the report was written, in seconds. null before the first proof. */
+  /** Age of the last proof of freshness when the report was written, in seconds. It is null before the first proof. */
   freshSeconds: z.number().nullable(),
-  /** Members of gateway reports. Control planes report `halted` too. */
+  /** Members that gateways report. Control planes report `halted`, too. */
   ...memberSchemas(gatewayMemberNames),
-  /** From control planes only: fingerprint of the signing key. */
+  /** Fingerprint of the signing key. Only control planes report it. */
   signer: z.string().max(64).optional(),
-  /** From control planes only: nodes whose agents report to this one. */
+  /** Nodes whose agents are connected to this control plane. Only control planes report them. */
   nodes: z.record(z.string().max(64), liveNodeSchema).optional(),
-  /** Number of nodes left out to bound the record's size. */
+  /** Number of nodes that are left out so that the record does not grow too large. */
   nodesOmitted: z.int().min(1).optional(),
-  /** Traffic since an earlier report, untyped, so that a fault in it does not make the report unreadable. */
+  /** Traffic since an earlier report. It is untyped, so that a fault in it does not make the whole report unreadable. */
   traffic: z.unknown().optional(),
-  /** Whether the rows contradict their digest. The process then does not accept keys from them. */
+  /** Whether the rows contradict their digest. If they do, the process does not accept keys from them. */
   diverged: z.boolean().optional(),
-  /** Whether the process ended cleanly, so that nothing waits for its confirmation. */
+  /** Whether the process has ended cleanly. If it has, nothing waits for its confirmation. */
   stopped: z.boolean().optional(),
 });
 
-/** Status report from a build that allowed other names. If it were dropped, nothing would wait for that gateway. */
+/** Status report that may have a name that only earlier versions accept, so that revocations still wait for that gateway. */
 export const rememberedStatusSchema = statusSchema.extend({ name: z.string().min(1).max(200) });
 
-/** Silent gateways, republished so that the topic never loses them, and forgotten ones, up to their report `n`. */
+/** Silent gateways, republished so that the topic never loses them, and forgotten ones up to their last report's `n`. */
 const fleetMemorySchema = z.object({
   v: z.literal(1),
   name: nameSchema,

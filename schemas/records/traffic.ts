@@ -1,59 +1,59 @@
 /**
- * Traffic that a gateway counted over some seconds, as part of a status report. It is for plots and pages only, never for
- * bills or limits. Readers treat it as hostile input and accept all or nothing.
+ * Traffic that a gateway has counted over some seconds, as part of its status report. Use it for plots and pages only, never
+ * for bills or limits. Readers treat it as hostile input and accept either all of it or nothing.
  */
 import { z } from 'zod';
 
-/** Most rows in a report, one per organisation, stack and model. The remaining ones are summed into one. */
+/** Maximum number of rows in a report, one per organisation, stack and model. Any further traffic is summed in `rest`. */
 export const trafficRowsMax = 500;
-/** Maximum size as JSON, in bytes. Longer names leave room for fewer separate rows. */
+/** Maximum size of a report as JSON, in bytes. With long names, a report has room for fewer separate rows. */
 export const trafficBytesMax = 100_000;
-/** Maximum number of stack keys that are counted separately. */
+/** Maximum number of stack keys that a report counts separately. */
 export const trafficCallersMax = 500;
-/** Maximum number of nodes that are counted separately. */
+/** Maximum number of nodes that a report counts separately. */
 export const trafficNodesMax = 200;
 
-/** Upper bounds of the histogram buckets, in ms. A last bucket counts everything above. */
+/** Upper bounds of the histogram's buckets in ms. One more bucket counts everything above. */
 export const ownTimeBounds = [0.5, 1, 2, 5, 10, 50, 250, 1000] as const;
 export const firstTokenBounds = [20, 50, 100, 250, 500, 1000, 2500, 5000, 10_000] as const;
 
 const count = z.int().min(0);
-/** Latest moment that a Date can represent. */
+/** Latest time that a Date can represent, in ms since 1970. */
 const msMax = 8.64e15;
 const name = z.string().min(1).max(200);
-/** Counts by bucket. Empty buckets at the end are left out. */
+/** Number of values in each bucket. Empty buckets at the end are left out. */
 const histogram = z.array(count).max(16);
 
 const refusedSchema = z.object({
   status: z.int(),
   requests: count,
-  /** Newest of these requests, by the gateway's clock in ms since 1970. */
+  /** Time of the newest of these requests, by the gateway's clock in ms since 1970. */
   lastAtMs: count.max(msMax),
   lastRequest: z.string().max(64),
 });
 
 const trafficSumsSchema = z.object({
-  /** All requests, including refused ones and listings. */
+  /** Number of all requests, including refused ones and listings. */
   requests: count,
-  /** Answers that the client, the node or a deadline ended early. */
+  /** Number of answers that the client, the node or a deadline ended early. */
   endedEarly: count.optional(),
-  /** Tokens of completed requests, as billed. */
+  /** Number of billed prompt tokens of completed requests. */
   promptTokens: count.optional(),
   completionTokens: count.optional(),
   /** Refusals by type. */
   refused: z.record(z.string().max(64), refusedSchema).optional(),
-  /** Time that the gateway added before a node received the request. */
+  /** Time that the gateway added to a request before a node received it. */
   ownTime: histogram.optional(),
-  /** Time to the first byte of streamed answers, from the request line on. */
+  /** Time from the arrival of the request line to the first byte of a streamed answer. */
   firstToken: histogram.optional(),
 });
 
 const trafficRowSchema = trafficSumsSchema.extend({
-  /** Absent if the key was unknown. All visitors together count as one organisation. */
+  /** Organisation that sent the requests. Absent if the key was unknown. All visitors together count as one organisation. */
   organisation: name.optional(),
-  /** Absent for the shared host and for unknown stacks. */
+  /** Stack that received the requests. Absent for the shared host and for unknown stacks. */
   stack: name.optional(),
-  /** Absent for listings and for names of no model, which are not stored anywhere. */
+  /** Requested model. Absent for listings and for unknown models, because unknown names are not stored anywhere. */
   model: name.optional(),
 });
 
@@ -65,24 +65,24 @@ const trafficCallerSchema = z.object({
   requests: count,
 });
 
-/** Requests that a node answered in full or in part. Nodes do not refuse, so refusals are left out. */
+/** Requests that a node answered in full or in part. There are no refusals, because nodes do not refuse requests. */
 const trafficNodeSchema = trafficSumsSchema.omit({ refused: true }).extend({ node: name });
 
 const trafficReportSchema = z.object({
   v: z.literal(1),
-  /** Start in ms since the process started. A report that begins no later than an earlier one includes it. */
+  /** Start of the interval in ms since the process started. A report includes every earlier report that starts no earlier. */
   fromMs: count,
   toMs: count,
-  /** Requests in flight at the end of the interval. */
+  /** Number of requests in flight at the end of the interval. */
   inFlight: count,
   rows: z.array(trafficRowSchema).max(trafficRowsMax),
-  /** Sum of everything that no row contains. */
+  /** Sum of the traffic that `rows` does not contain. */
   rest: trafficSumsSchema.optional(),
-  /** Requests to stacks by key and surface. */
+  /** Number of requests to stacks, by key and surface. */
   callers: z.array(trafficCallerSchema).max(trafficCallersMax).optional(),
-  /** Requests of all other keys. */
+  /** Number of requests to stacks with keys that `callers` does not contain. */
   otherCallers: count.optional(),
-  /** The busiest nodes. Requests of other nodes are counted only in the rows. */
+  /** Requests at the busiest nodes. Requests at other nodes are counted only in `rows`. */
   nodes: z.array(trafficNodeSchema).max(trafficNodesMax).optional(),
 });
 
@@ -96,7 +96,7 @@ export function readTraffic(value: unknown): TrafficReport | undefined {
   return trafficReportSchema.safeParse(value).data;
 }
 
-/** Adds the counts of `more`, which is not modified. */
+/** Adds the counts of `more` to `sums`. */
 export function addTraffic(sums: TrafficSums, more: TrafficSums): void {
   sums.requests += more.requests;
   for (const name of ['endedEarly', 'promptTokens', 'completionTokens'] as const)
@@ -118,7 +118,7 @@ export function addTraffic(sums: TrafficSums, more: TrafficSums): void {
 
 export type Refused = z.infer<typeof refusedSchema>;
 
-/** Sum of both counts, with the newest request of the two. */
+/** Returns the sum of both counts, with the newest request of the two. */
 export function addRefused(before: Refused | undefined, refused: Refused): Refused {
   if (before === undefined) return { ...refused };
   const newest = before.lastAtMs > refused.lastAtMs ? before : refused;

@@ -1,7 +1,8 @@
 /**
- * Usage row: what a completed request leaves on the usage log. The serving gateway process numbers its rows without gaps, and
- * one log record is a JSON array of rows of one incarnation in order. Writers are strict and readers are loose: `incarnation`
- * and `n` mean the same in every version, so a reader can skip a later version's row and keep the order.
+ * Usage row that a completed request leaves on the usage log. The gateway process that served the request numbers its rows
+ * without gaps. One log record is a JSON array of consecutive rows of one incarnation. Writers are strict and readers are
+ * tolerant: `incarnation` and `n` mean the same in every version, so a reader can skip the row of a later version and keep
+ * the order.
  */
 import { z } from 'zod';
 import { daySeconds } from '../durations.ts';
@@ -10,15 +11,15 @@ import { daySchema, idSchema, modelIdSchema, momentSchema, stackIdSchema } from 
 export const usageTopic = 'headgate.usage';
 /** Number of Kafka partitions of the usage topic. */
 export const usagePartitions = 12;
-/** Days for which a control plane keeps each completed request by default. Equals the topic's retention. */
+/** Number of days for which a control plane keeps each completed request by default. It equals the topic's retention. */
 export const usageKeepDaysDefault = 35;
-/** Topic retention in seconds: 35 days, longer than any billing period. */
+/** Retention of the topic in seconds. It is 35 days, which is longer than any billing period. */
 export const usageKeepSeconds = usageKeepDaysDefault * daySeconds;
 export const usageRecordRowsMax = 500;
 /** Maximum number of tokens of one kind in one row, so that sums of rows remain exact numbers. */
 export const usageTokensMax = 1_000_000_000;
 
-/** Capacity that served the request. Only `pool` counts against the allowance. */
+/** Capacity that served the request. Only `pool` counts against the organisation's allowance. */
 const capacitySchema = z.enum(['pool', 'stack', 'own']);
 const millisecondsSchema = z.int().min(0).max(1_000_000_000);
 const tokensSchema = z.int().min(0).max(usageTokensMax);
@@ -27,29 +28,29 @@ const envelope = { incarnation: z.uuid(), n: z.int().min(1).max(Number.MAX_SAFE_
 const shape = {
   v: z.literal(1),
   ...envelope,
-  /** Completion time in the log's time, as far as the gateway knows it. */
+  /** Time at which the request was completed, in log time as far as the gateway knows it. */
   at: momentSchema,
-  /** null for an anonymous visitor's turn. */
+  /** Organisation that sent the request, or null for an anonymous visitor. */
   organisation: idSchema.nullable(),
   /** Opaque id of the anonymous visitor. */
   visitor: idSchema.optional(),
-  /** First day of the organisation's period at `at`, so that a later change of the anchor does not move old rows. */
+  /** First day of the billing period at `at`. It is stored, because the organisation's anchor may change later. */
   period: daySchema.nullable(),
   draw: capacitySchema,
   model: modelIdSchema,
   promptTokens: tokensSchema,
   completionTokens: tokensSchema,
   stack: stackIdSchema.optional(),
-  /** Data folder that counted the request. */
+  /** Id of the data folder whose gateway counted the request. */
   replica: z.uuid().optional(),
   /** Id of the caller's key. */
   key: idSchema.optional(),
-  /** Times from accepting the request to the first byte and to the end of the answer. */
+  /** Times in ms from accepting the request to the first byte and to the end of the answer. */
   ttftMs: millisecondsSchema.optional(),
   durationMs: millisecondsSchema.optional(),
-  /** For visitors only: keyed hash of the network. */
+  /** Keyed hash of the visitor's network. Only visitors' rows contain it. */
   network: idSchema.optional(),
-  /** Set if the node did not report token counts, so that these were estimated from bytes. */
+  /** Set if the node did not report token counts and they were therefore estimated from bytes. */
   estimated: z.literal(true).optional(),
   requestId: z
     .string()
@@ -63,14 +64,14 @@ interface Owned {
   readonly period: string | null;
   readonly draw: string;
 }
-/** A row belongs either to an organisation's period or to a visitor. Visitors can use only the pool. */
+/** Checks that a row belongs either to an organisation's period or to a visitor, who can use only the pool. */
 function hasOneOwner({ organisation, visitor, period, draw }: Owned): boolean {
   if (visitor === undefined) return organisation !== null && period !== null;
   return organisation === null && period === null && draw === 'pool';
 }
 
 export const usageRowSchema = z.strictObject(shape).refine(hasOneOwner, 'must have one owner');
-/** Line of the export: the row, with the key's name at the time of the export. */
+/** Line of the usage export. It contains the row, and the key's name at the time of the export. */
 export const usageLineSchema = z
   .strictObject({ ...shape, keyName: z.string().optional() })
   .refine(hasOneOwner, 'must have one owner');
@@ -81,17 +82,17 @@ export type Capacity = z.infer<typeof capacitySchema>;
 export type UsageRow = z.infer<typeof usageRowSchema>;
 export type UsageLine = z.infer<typeof usageLineSchema>;
 
-/** Row as it was read. */
+/** Usage row as a reader found it in a record. */
 export interface ReadUsageRow {
   readonly incarnation: string;
   readonly n: number;
-  /** The row as JSON, over which its hash is computed. */
+  /** JSON text of the row, over which the row's hash is computed. */
   readonly text: string;
-  /** Left out if this build does not know the row's version. */
+  /** Parsed row. Absent if this build does not know the row's version. */
   readonly row?: UsageRow;
 }
 
-/** Parses one row of a record. Returns undefined if it is invalid. Never throws. */
+/** Parses one row of a record. Returns undefined if the row is invalid. Never throws. */
 export function readUsageRow(value: unknown): ReadUsageRow | undefined {
   const { data: row } = readerSchema.safeParse(value);
   const { data: head } = row === undefined ? envelopeSchema.safeParse(value) : { data: row };
@@ -103,8 +104,8 @@ export function readUsageRow(value: unknown): ReadUsageRow | undefined {
 }
 
 /**
- * Parses a row stored as JSON; undefined if no longer valid. Never throws. Checks only what readers rely on, because an
- * earlier build may have accepted other names.
+ * Parses a row that was stored as JSON. Returns undefined if the row is no longer valid. Never throws. Only the fields that
+ * readers rely on are checked, because an earlier version may have accepted other names.
  */
 export function readKeptRow(body: string): UsageRow | undefined {
   try {
@@ -132,7 +133,7 @@ function isKept({
   );
 }
 
-/** Returns undefined if the value is nested too deeply to be serialised. */
+/** Serialises a value as JSON. Returns undefined if the value is nested too deeply. */
 function trySerialise(value: unknown): string | undefined {
   try {
     return JSON.stringify(value);
@@ -143,11 +144,11 @@ function trySerialise(value: unknown): string | undefined {
 
 export interface ReadUsageRecord {
   readonly rows: readonly ReadUsageRow[];
-  /** Number of entries in the record that are not rows. */
+  /** Number of entries in the record that are not valid rows. */
   readonly junk: number;
 }
 
-/** Parses the rows in a record's raw bytes. Never throws. */
+/** Parses the rows in the raw bytes of a record. Never throws. */
 export function readUsageRecord(raw: Uint8Array): ReadUsageRecord {
   let values: unknown;
   try {
@@ -160,7 +161,7 @@ export function readUsageRecord(raw: Uint8Array): ReadUsageRecord {
   return { rows, junk: values.length - rows.length };
 }
 
-/** Partition of an incarnation's rows. Always the same one, so that the rows keep their order. */
+/** Returns the partition for the rows of an incarnation. It is always the same, so that the rows keep their order. */
 export function usagePartition(incarnation: string, partitions: number): number {
   return Number.parseInt(incarnation.slice(0, 8), 16) % partitions;
 }

@@ -1,34 +1,34 @@
 /**
- * Derives the verdict on a request from its recorded facts, also those of version 0.2.0. The access log, metrics, records,
- * lists and explanations all use this file, so they never disagree.
+ * Derives the verdict on a request from its recorded facts, including facts that version 0.2.0 recorded. The access log,
+ * metrics, records, lists and explanations all use this file, so they never disagree.
  */
 import { z } from 'zod';
 
-/** `served`: the whole answer was delivered. `refused`: the client got an error envelope. `ended`: someone ended it early. */
+/** Outcome of a request: answered in full (`served`), refused with an error envelope, or ended early by someone (`ended`). */
 export const outcomeSchema = z.enum(['served', 'refused', 'ended']);
 export type RequestOutcome = z.infer<typeof outcomeSchema>;
 
-/** Party that ended a request early, as recorded. `deadline` means the gateway, because the node was too slow. */
+/** Party that ended a request early. `deadline` means that the gateway did so because the node was too slow. */
 export const enderSchema = z.enum(['client', 'node', 'deadline', 'gateway']);
 export type Ender = z.infer<typeof enderSchema>;
 
-/** Progress of a request when it ended: not yet decided, decided but without a byte of its answer, or within its answer. */
+/** Progress of a request when it ended: not decided, decided without a byte of its answer, or within its answer. */
 export const phaseSchema = z.enum(['undecided', 'unanswered', 'answering']);
 
-/** Recorded facts from which the verdict follows. */
+/** Recorded facts from which the verdict on a request follows. */
 export interface VerdictFacts {
   /** Whether the request was neither refused nor ended early. Version 0.2.0 also sets it for requests that ended early. */
   readonly served: boolean;
-  /** `completed`, or `ended by …` with the party that ended it. */
+  /** Outcome of the request: `completed`, or `ended by …` with the party that ended it. */
   readonly outcome?: string | undefined;
   readonly status?: number | undefined;
-  /** Times at which limits and routing were decided and at which the answer began. */
+  /** Times at which limits and routing were decided, and at which the answer began. */
   readonly ms: { readonly decided?: number | undefined; readonly begun?: number | undefined };
 }
 
 export interface RecordedVerdict {
   readonly outcome: RequestOutcome;
-  /** Status of the answer. Absent if no header was sent. */
+  /** HTTP status of the answer. Absent if no header was sent. */
   readonly status?: number | undefined;
   readonly endedBy?: Ender | undefined;
   readonly phase?: z.infer<typeof phaseSchema> | undefined;
