@@ -36,7 +36,7 @@ export interface LinkOptions {
   readonly clock?: Clock;
 }
 
-/** How a session ended, which decides where to reconnect. */
+/** Description of a session's end, which decides where to reconnect. */
 interface SessionEnd {
   /** Whether the session lasted for some time, which shows that the replica accepts this agent. */
   readonly lasted: boolean;

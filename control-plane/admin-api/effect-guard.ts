@@ -48,7 +48,6 @@ interface GuardedCommand {
 export interface CheckedEffect {
   readonly events: string;
   readonly position: number;
-  /** Warning to add to the command's answer. */
   readonly warning?: string | undefined;
 }
 

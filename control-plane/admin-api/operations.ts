@@ -32,7 +32,6 @@ import { parseQuery } from './context.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Operation that the route carries out. */
     operation?: OperationName;
   }
 }

@@ -117,7 +117,7 @@ export interface CommandDefinition extends Decider<unknown, unknown> {
   readonly path: string;
   readonly params: z.ZodType;
   readonly body: z.ZodType | undefined;
-  /** Who may run the command besides operators: nobody, or members of the organisation concerned with one of these roles. */
+  /** Callers allowed in addition to operators: nobody, or members with one of these roles in the organisation concerned. */
   readonly access: Access;
   /** Bulk form of the command, if there is one. Its body contains `items`. */
   readonly many?: CommandDefinition;

@@ -33,7 +33,7 @@ export interface CommandErrorDetail {
 }
 
 export interface CommandErrorOptions {
-  /** What the user should do next. */
+  /** Next step for the user. */
   readonly next?: string;
   readonly details?: readonly CommandErrorDetail[];
   /** Seconds to wait before trying again. If absent, the error's type determines the time. */

@@ -16,7 +16,7 @@ export type DoctorGroup = (typeof doctorGroups)[number];
 
 export interface Finding {
   readonly level: 'warn' | 'fail';
-  /** What the finding is about, such as the name of a node. */
+  /** Subject of the finding, such as the name of a node. */
   readonly object?: string;
   readonly text: string;
   readonly next: string;

@@ -41,7 +41,7 @@ interface LogFacts {
   /** Position at which the state's rows did not match the checkpoint in the log. */
   readonly divergedAt?: number | undefined;
   readonly diskFreeBytes?: number | undefined;
-  /** How far this replica has read each topic, and which failures it met. */
+  /** Reading progress of this replica on each topic, and the failures that it met. */
   readonly topics?: readonly TopicReading[] | undefined;
   /** Whether this replica reads back its own reports. If it does not, the silence of other processes proves nothing. */
   readonly hasReports?: boolean | undefined;

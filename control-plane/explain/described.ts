@@ -68,7 +68,7 @@ function ladder(
     (name): Step => (unread.has(name) ? undefined : found.get(name)) ?? skippedStep(name),
   );
   const shape = names.indexOf('shape');
-  // If the decision does not need token counts, the body is not read, so this step is assumed.
+  // The body is read only if the decision needs token counts. Otherwise this step stays skipped.
   if (shape !== -1 && found.has('plan') && !unread.has('shape'))
     asked[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
   return record === undefined ? asked : asRecorded(asked, record);

@@ -70,8 +70,8 @@ const staleMs = staleSeconds * 1000;
 const gapMs = 6000;
 
 /**
- * Whether a gateway has gone silent since a wave began. `listeningMs` is how long reports have been arriving without a gap. A
- * gateway counts as silent only after that, because it may have reported while reports could not be read.
+ * Whether a gateway has gone silent since a wave began. `listeningMs` is how long reports have been arriving without a gap.
+ * While that is short, no gateway counts as silent, because its reports may have been missed.
  */
 export function isSilentSince(
   { report, seenMs, isRemembered }: Seen,

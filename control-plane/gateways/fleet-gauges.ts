@@ -10,7 +10,7 @@ import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
-/** How far before now reading starts, in ms: one minute, plus a margin for clock differences. */
+/** Time in ms before now from which reading starts: one minute, plus a margin for clock differences. */
 const readBackMs = 70_000;
 const sweepEveryMs = 1_000;
 /** Pause in ms between two reads of the topic, because reading in batches is cheaper. */

@@ -32,7 +32,7 @@ export interface FleetMemoryOptions {
   readonly file: GatewaysFile;
   readonly log: ControlLog;
   readonly mac: StatusMac;
-  /** Interval in ms at which the file is written and silent gateways are republished. Default: 2000. */
+  /** Interval in ms between sweeps, which write the file and republish reports that are due. Default: 2000. */
   readonly sweepMs?: number;
   readonly logger: Pick<Logger, 'warn' | 'info'>;
 }

@@ -16,8 +16,8 @@ export class GatewayTurns {
   #operatorCalls = 0;
 
   /**
-   * Runs `work` when its turn comes. Rejects with `CommandError` `Busy` if the queue is full, or with the signal's reason if
-   * the client aborts while waiting.
+   * Runs `work` when its turn comes. Rejects with `CommandError` `Busy` if the queue is full or the wait too long, or with
+   * the signal's reason if the client aborts while waiting.
    */
   run<Answer>(actor: Actor, client: AbortSignal, work: () => Promise<Answer>): Promise<Answer> {
     // Each operator call counts as a separate caller, because all operators share one name but are several people.

@@ -27,7 +27,7 @@ export type { Seen } from './fleet-rows.ts';
 export const staleSeconds = 10;
 /** Age in seconds of the last proof at which a `fence` gateway certainly accepts no keys (design: Revocation confirmed). */
 const fencedForSureSeconds = 60;
-/** Seconds after which a `fence` gateway has certainly applied a position or stopped. A proof is valid for 45 s. */
+/** Seconds after which a `fence` gateway has certainly applied a position or is fenced. A proof is valid for 45 s. */
 const coveredForSureSeconds = 50;
 const digestsMax = 2000;
 const headStepMs = 1000;

@@ -5,7 +5,6 @@ import { type TableName, type TableRow, tableSpecs } from '../../shared/snapshot
 export const subjectKinds = ['type', 'actor', 'organisation', 'key', 'stack', 'node'] as const;
 type SubjectKind = (typeof subjectKinds)[number];
 
-/** Set of subjects, without duplicates. */
 export class Subjects {
   readonly #found = new Map<string, readonly [SubjectKind, string]>();
 

@@ -32,7 +32,6 @@ export interface AgentAdmission {
   readonly token: string;
 }
 
-/** Reason why a connection ended. */
 export type EndCause =
   /** The other side closed the socket, or the network failed. */
   | 'lost'
@@ -56,7 +55,7 @@ const framesSize = { burst: 20, perSecond: 5 };
 const bufferedBytesMax = 2 * 1024 * 1024;
 /** Time in ms from sending the close frame to terminating the socket. */
 const closeGraceMs = 1000;
-/** One timer that checks all agents for silence. */
+/** Timer that checks all agents for silence. */
 const ticker = perProcess(() => new Ticker(250));
 
 export class AgentConnection implements Timed {

@@ -14,7 +14,7 @@ import { differs, type Health, isForLog, type NodeRow, partForLog } from './node
 import { nodeLogLimits } from './node-limits.ts';
 import { Takeovers } from './takeovers.ts';
 
-/** What the log should say about one node. */
+/** Facts that the log should contain about one node. */
 interface PendingReport {
   /** Whether to claim the node even if another replica owns it. */
   readonly claim: boolean;

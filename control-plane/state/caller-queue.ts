@@ -16,7 +16,7 @@ export interface QueueLimits {
   readonly waitersPerCallerMax: number;
   readonly waitersPerOrganisationMax?: number;
   readonly waitMs?: number;
-  /** What callers wait for, as messages name it. */
+  /** Name of what callers wait for, used in messages. */
   readonly what: string;
 }
 

@@ -58,7 +58,7 @@ export function foldRow(
   return 'applied';
 }
 
-/** Returns the number of the first row to apply for an unknown incarnation. If some of its rows are parked, that is row 1. */
+/** Returns the row to expect first of an unknown incarnation: `n` if the log was trimmed and none is parked, otherwise 1. */
 function firstOf(state: UsageState, { incarnation, n }: ReadUsageRow, options: FoldOptions): number {
   return options.trimmedStart && state.parkedOf(incarnation).count === 0 ? n : 1;
 }

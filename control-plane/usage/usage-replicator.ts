@@ -25,7 +25,7 @@ export interface UsageReplicatorOptions extends UsageLogAddress {
 export class UsageReplicator {
   readonly #options: UsageReplicatorOptions;
   readonly #logs: readonly ReopenedLog[];
-  /** One follower per partition, in partition order. */
+  /** Followers of the partitions, in partition order. */
   readonly #followers: readonly Follower[];
   #reachable = true;
   #fault: Error | undefined;
