@@ -344,7 +344,7 @@ function standing(): unknown {
 }
 
 test.each<[string, (readonly [string, CounterEntry[]])[], CounterEntry[]]>([
-  // Retention has removed the gateways' counters, although the topic does not end at 0.
+  // Retention has removed all counters of the gateways, so the topic is empty although its end is not offset 0.
   ['nothing from this period', [[replica, []]], [['acme', period, 21, 3]]],
   ['everything that was counted', [[replica, [['acme', period, 21, 3]]]], []],
   ['more than the backup', [[replica, [['acme', period, 70, 10]]]], []],
@@ -491,7 +491,7 @@ test('a restore names the log’s signers, and writes nothing unless they are co
   await refused(signed, 6, 'skips the comparison of the signers');
   await refused(`${signed} --trust-signer ${computeFingerprint(foreign.publicKey)}`, 6, 'is refused');
   await refused(`${signed} --trust-signer nothing`, 2, 'no file can be read at nothing');
-  // More junk before the first commit than one read returns must not hide anything.
+  // Even if there is more junk before the first commit than one read returns, nothing may stay hidden.
   const path = join(folder, 'signed', 'manifest.json');
   const whole = readFileSync(path);
   const name = 'log-000001.jsonl.gz';

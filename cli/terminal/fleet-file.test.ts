@@ -143,12 +143,12 @@ organisations:
   - { id: o, tier: T }
 `;
   expect(lines(text).map((line) => line.split(' ')[0])).toEqual([
-    'f.yaml:2:30', // unknown field colour
-    'f.yaml:3:27', // unknown model b
-    'f.yaml:3:44', // concurrency is not a number
-    'f.yaml:5:29', // unknown tier U
-    'f.yaml:6:5', // name is missing
-    'f.yaml:6:11', // second organisation o
+    'f.yaml:2:30', // The field `colour` is unknown.
+    'f.yaml:3:27', // The model `b` is unknown.
+    'f.yaml:3:44', // `concurrency` is not a number.
+    'f.yaml:5:29', // The tier `U` is unknown.
+    'f.yaml:6:5', // The name is missing.
+    'f.yaml:6:11', // The organisation `o` occurs a second time.
   ]);
 });
 

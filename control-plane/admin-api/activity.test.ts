@@ -1,5 +1,5 @@
-// Goal: the last hour's activity shows an organisation and the operator what the gateways answered, even if the control plane
-// started later. Method: a fleet in one process, and requests of each kind.
+// Tests that the last hour's activity shows an organisation and the operator what the gateways answered, even if the control
+// plane started later. Uses a fleet in one process, and requests of each kind.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { completion } from '../../test/support/process-fleet.ts';

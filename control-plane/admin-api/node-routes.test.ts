@@ -1,5 +1,5 @@
-// Goal: an agent can report only on the node that its token belongs to. Everything else that it sends is refused, bounded,
-// and logged without a secret. Method: one control plane on an embedded log, and sockets that send what no real agent would
+// Tests that an agent can report only on the node that its token belongs to, and that everything else is refused, bounded,
+// and logged without a secret. Uses one control plane on an embedded log, and sockets that send what no real agent would
 // send.
 
 import { createServer } from 'node:http';

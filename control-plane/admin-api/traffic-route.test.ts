@@ -1,5 +1,5 @@
-// Goal: the traffic plots show what the gateways answered, to everyone who may see it and to nobody else. Method: a fleet in
-// one process, and requests of two organisations, read after every gateway must have reported.
+// Tests that the traffic plots show what the gateways answered, to everyone who may see it and to nobody else. Uses a fleet
+// in one process and requests of two organisations, and reads the plots only after every gateway must have reported.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { askAdmin } from '../../test/support/ask-admin.ts';

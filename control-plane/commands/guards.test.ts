@@ -134,7 +134,7 @@ test.each<[limit: keyof typeof limits, fill: string, event: KnownEvent]>([
 ])('the last of %s is accepted, and one more is refused', (limit, fill, event) => {
   const state = new TestState();
   const series = `WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)`;
-  // Puts the series at this place, because in an INSERT, WITH comes before SELECT.
+  // Inserts the WITH clause before SELECT, because in an INSERT statement it must stand there.
   const sql = fill.replace('SELECT', `${series} SELECT`);
   state.db.prepare(sql).run(limits[limit] - 1);
   state.countKeys();

@@ -87,7 +87,7 @@ const asOperator = (): Promise<string> => signIn({ operatorToken });
 const as = (person: string): Promise<string> => signIn({ demo: person });
 const me = (cookie: string | undefined, console?: string): Promise<Answer> =>
   call({ path: '/api/me', cookie, console });
-/** Renames a cookie of one listener for another, because the cookie's name contains the port. */
+/** Renames one listener's cookie as another listener would call it, because the cookie's name contains the port. */
 const moved = (cookie: string, from: string, to: string): string =>
   cookie.replace(new URL(from).port, new URL(to).port);
 

@@ -37,7 +37,7 @@ test('a change waits while its wave has too few requests, unless staged to advan
 test('a change is withdrawn at once if its wave refuses more than other gateways and than before', () => {
   const reason = '3.0% refused in the wave, 1.0% usual';
   expect(stepOf({ refusals: 3 }, { nowMs: 100_001 })).toEqual({ kind: 'withdraw', reason });
-  // One more percentage point than usual is allowed.
+  // The wave may refuse up to one percentage point more of its requests than usual.
   expect(stepOf({ refusals: 2 })).toEqual({ kind: 'advance' });
 });
 

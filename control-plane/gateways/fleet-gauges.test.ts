@@ -57,7 +57,7 @@ test('a minute’s requests outlive their gateway, but its concurrency ends with
   await append(Buffer.from('{"v":1}'));
   await append(record('d1', 1, { entries: [entry(minute + 86_400_000, 5)] }));
   await append(record('c1', 1, {}));
-  // The entry of another window must not change anything here.
+  // Record d1's entry is about another minute, so it must not change this minute's counts.
   await until(() => gauges.gateways().size === 4);
   expect(gauges.uses('acme', minute)).toEqual([
     { name: 'edge-a', used: 5 },

@@ -1,4 +1,4 @@
-// Goal: a question whose client has left does not occupy the history thread. Method: run the built thread on a real log that
+// Tests that a question whose client has left does not occupy the history thread. Runs the built thread on a real log that
 // does not contain the requested position yet, so that the question has to wait.
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';

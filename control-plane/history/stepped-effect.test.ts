@@ -1,6 +1,6 @@
 /**
- * Goal: the effect is computed in steps between which other work can run, and refers to one state whatever is folded
- * meanwhile.
+ * Tests that an effect is computed in steps between which other work can run, and that it refers to one state whatever is
+ * folded meanwhile.
  */
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';

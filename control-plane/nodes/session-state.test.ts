@@ -1,6 +1,6 @@
-// Goal: a session has at most one report in flight, ends once, has its node checked if and only if its agent was lost, and
-// reports the node down if the agent misbehaved. This must hold whatever an agent, the log and this replica do, in any order.
-// Method: random walks over the table of transitions.
+// Tests that an agent's session has at most one report in flight, ends once, has its node checked if and only if its agent
+// was lost, and reports the node down if the agent misbehaved. This must hold whatever an agent, the log and this replica do,
+// in any order, so the tests walk randomly over the table of transitions.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { nextState, type SessionEffect, type SessionEvent, type SessionState } from './session-state.ts';

@@ -26,7 +26,7 @@ interface Trouble {
   readonly ends: Ended['kind'] | Readonly<Record<Kind, Ended['kind']>>;
 }
 
-/** Outcomes of trouble that affects only streams. */
+/** Outcome of each kind of request if a node's fault affects only streams. */
 const streamsOnly = { stream: 'ended-early', whole: 'completed', embeddings: 'completed' } as const;
 const cutShort = { stream: 'ended-early', whole: 'refused', embeddings: 'refused' } as const;
 const troubles: readonly Trouble[] = [
@@ -130,7 +130,7 @@ function check(plan: Plan, seen: Answer, ended: Ended | undefined): void {
   if (ended.kind === 'refused') expect(seen.status).toBeGreaterThanOrEqual(400);
 }
 
-/** Number of outcomes per round, for clients that stay. */
+/** Number of requests per round that end in each way, if their clients stay connected. */
 const stayingEnds = { completed: 195, refused: 51, 'ended-early': 18 };
 
 async function startNodes(): Promise<readonly FaultyNode[]> {

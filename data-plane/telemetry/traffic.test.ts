@@ -1,5 +1,6 @@
-// Goal: a gateway's traffic reports match its answers, stay limited whatever callers send, and lose nothing while the log is
-// unreachable. Method: request records in their final form, and reports that the log accepts or rejects.
+// Tests that a gateway's traffic reports match its answers, stay limited whatever callers send, and lose nothing while the
+// log is unreachable. The request records have their final form, and the log accepts or rejects the reports as each test
+// wishes.
 import { expect, test, vi } from 'vitest';
 import {
   addTraffic,

@@ -68,7 +68,7 @@ function lookupOf(content: Content): Lookup {
   };
 }
 
-// Usually unlimited, so that many requests reach routing.
+// Most of the drawn limits are unlimited, so that many requests reach routing.
 const anyLimit = fc.oneof(
   { weight: 6, arbitrary: fc.constant(null) },
   { weight: 1, arbitrary: fc.nat(10) },

@@ -1,6 +1,6 @@
 /**
- * Goal: the probe recognises engines that only rerank by their own responses. The simulated engines answer as the real ones
- * do.
+ * Tests that the probe recognises engines that only rerank by the engines' own responses. The simulated engines answer as the
+ * real ones do.
  */
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';

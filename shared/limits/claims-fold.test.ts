@@ -19,7 +19,6 @@ class Log {
     this.#window = window;
   }
 
-  /** Appends a record of a process and returns its grant. */
   append(process: string, claim?: { used?: number; claim: number }, more: Partial<GaugeRecord> = {}): number {
     const n = (this.#numbers.get(process) ?? 0) + 1;
     this.#numbers.set(process, n);

@@ -127,7 +127,7 @@ test('an address gets a quarter of the free room, the next one a quarter of the 
 
 test('in a full room, a new address replaces a connection of the address that has most', async () => {
   const server = await paced();
-  // 16 of these start, and 4 wait.
+  // Of these 20 connections, 16 start and 4 wait.
   await flood(server, '127.0.1.1', 20);
   const single = await Promise.all(
     Array.from({ length: 508 }, (_, n) => server.open(`127.1.${n >> 7}.${n & 127}`)),

@@ -222,7 +222,7 @@ test('a flipped bit is found when opening or verifying, or changes no answer, ro
   const flips = runs({ fast: 45, full: 90 });
   for (let n = 0; n < flips; n++) {
     const path = copyOfIntact();
-    // Puts a third of the flips into the header.
+    // Puts a third of the bit flips into the header of the file.
     const at = n < flips / 3 ? n * 2 : (used[Math.floor(random() * used.length)] as number);
     const byte = content[at] as number;
     overwrite(path, at, Buffer.from([byte ^ (1 << Math.floor(random() * 8))]));

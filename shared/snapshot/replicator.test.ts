@@ -57,7 +57,6 @@ function digestsOf(records: readonly LogRecord[]) {
 /** A log whose answers the test can delay or replace. */
 class StagedLog implements ControlLog {
   readonly #log: ControlLog;
-  /** Awaited before each batch is delivered. */
   beforeBatch: () => Promise<void> = async () => undefined;
   beforeTail: () => void = () => undefined;
   answerEnd: (end: number) => Promise<number> = async (end) => end;

@@ -27,7 +27,6 @@ export interface BrokerKillsFigures {
   /** Number of responses that left a command undecided, by error type. */
   readonly troubles: Readonly<Record<string, number>>;
   readonly position: number;
-  /** Number of records that the chain skipped. */
   readonly skipped: number;
   /** Median and longest time from a kill until the next command was carried out, in ms. */
   readonly gapMs: { readonly p50: number; readonly max: number };

@@ -1,5 +1,5 @@
-// Goal: no promise is broken while brokers, gateways and control planes on a real Kafka die, freeze or are cut off. Method:
-// run the `npm run chaos` scenarios in their short form with the built service. SEED repeats the random choices.
+// Tests that no promise is broken while brokers, gateways and control planes on a real Kafka die, freeze or are cut off. Runs
+// the `npm run chaos` scenarios in their short form with the built service. SEED repeats the random choices.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { forgottenMsMax } from '../soak/kills.ts';
 import { brokerKills } from './broker-kills.ts';

@@ -29,7 +29,7 @@ export interface StreamOptions {
   readonly planes: () => readonly Plane[];
   readonly workers: number;
   readonly seed: number;
-  /** Returns false to end the stream. Called before each command. */
+  /** Called before each command. Returns false to end the stream of commands. */
   readonly shouldContinue: () => boolean;
   readonly onSent?: (sent: Sent) => void;
   /** Time for which a command is repeated before the scenario gives up, in ms. */

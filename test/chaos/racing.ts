@@ -35,9 +35,9 @@ export interface RacingOptions {
 export interface RacingFigures {
   /** For each command of a frozen control plane, its first response and its final outcome. */
   readonly frozen: readonly string[];
-  /** Commands sent during random freezes. */
+  /** Number of commands with each outcome among those sent during random freezes. */
   readonly underFreezes: ReturnType<typeof countsOf>;
-  /** Commands during which appends were interfered with. */
+  /** Number of commands with each outcome among those sent while appends were interfered with. */
   readonly underLoss: ReturnType<typeof countsOf>;
   readonly meddled: Readonly<Record<string, number>>;
   readonly troubles: Readonly<Record<string, number>>;

@@ -31,7 +31,6 @@ export interface Manners {
   readonly setsHost?: true;
   /** Path of the library's requests if it does not use chat completions. */
   readonly path?: '/v1/responses';
-  /** The library ignores Retry-After when it waits after a 429. */
   readonly ignoresRetryAfter?: true;
 }
 

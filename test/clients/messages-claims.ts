@@ -42,7 +42,6 @@ export interface Manners {
   readonly patient?: true;
   /** Shortest time that the library waits before it repeats a request after a 503, in ms. */
   readonly backoffMs: number;
-  /** The library ignores Retry-After when it waits after a 429. */
   readonly ignoresRetryAfter?: true;
   /** Rows of the translation that the library sends differently from what the test asks for. */
   readonly omits?: readonly string[];

@@ -38,7 +38,6 @@ export interface MessagesFleet {
   readonly refusing: Wire;
   /** Makes the next `times` requests at `refusing` fail with this refusal, whose bytes are the gateway's own. */
   refuseNext(type: RefusalType, times: number): void;
-  /** The last body that acme's node received. */
   lastBody(): Record<string, unknown>;
   /** Clears the proxies' records and makes all nodes healthy again. */
   reset(): void;

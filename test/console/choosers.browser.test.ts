@@ -83,7 +83,6 @@ test.each(Object.entries(cases))('%s can be found beyond the first thousand', as
   await chooser(scope, one.label).fill(one.text);
   await scope.getByRole('option', { name: one.option }).click();
   await page.waitForFunction(`${one.chosen} === '${one.value()}'`);
-  // The list of options has closed.
   expect(await page.getByRole('listbox').count()).toBe(0);
   watched.expectClean();
 });

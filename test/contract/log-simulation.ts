@@ -33,7 +33,6 @@ export interface SimulationOptions {
 }
 
 export interface SimulationResult {
-  /** Descriptions of the violations found. */
   readonly violations: readonly string[];
   /** Number of occurrences of each outcome, fault and reason for skipping. */
   readonly counts: Readonly<Record<string, number>>;

@@ -1,5 +1,5 @@
-// Goal: if an operator makes a mistake when starting a process, the error must name the next step, and nothing may be left
-// half done.
+// Tests that if an operator makes a mistake when starting a process, the error names the next step and nothing is left half
+// done.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

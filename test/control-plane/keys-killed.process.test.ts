@@ -1,5 +1,5 @@
-// Goal: a command that creates many keys takes effect entirely or not at all, even if its control plane is killed meanwhile.
-// Method: send SIGKILL at a different moment in each round, restart on the same folder, and repeat the command.
+// Tests that a command that creates many keys takes effect entirely or not at all, even if its control plane is killed
+// meanwhile. Sends SIGKILL at a different moment in each round, restarts on the same folder, and repeats the command.
 import { setTimeout as passed } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
 import { askAdmin } from '../support/ask-admin.ts';

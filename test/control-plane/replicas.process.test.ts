@@ -1,5 +1,5 @@
-// Goal: several replicas can safely share one embedded log, even if one is killed in the middle of its work. Method: send 1
-// 000 commands that compete for the same stack ids and keys to three processes, and kill one of them with SIGKILL. A command
+// Tests that several replicas can safely share one embedded log, even if one is killed in the middle of its work. Sends 1 000
+// commands that compete for the same stack ids and keys to three processes, and kills one of them with SIGKILL. A command
 // whose response was lost is repeated at another process with its own Idempotency-Key, as the CLI does.
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';

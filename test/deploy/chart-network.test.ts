@@ -1,6 +1,6 @@
 /**
- * Goal: every address that a pod of the chart reports or calls leads to the intended pod. The network policies must let the
- * call through, and its certificate must be checked for the one name that all certificates have. Names and policies are
+ * Tests that every address that a pod of the chart reports or calls leads to the intended pod. The network policies must let
+ * the call through, and its certificate must be checked for the one name that all certificates have. Names and policies are
  * resolved as in Kubernetes.
  */
 import { beforeAll, describe, expect, test } from 'vitest';

@@ -1,5 +1,5 @@
 /**
- * Goal: the rendered chart works as a fleet. Its pods run as processes in network namespaces, under the names that their
+ * Tests that the rendered chart works as a fleet. Its pods run as processes in network namespaces, under the names that their
  * Services define and behind the chart's network policies. Certificates are issued for the chart's one name. All pods share a
  * log folder.
  */

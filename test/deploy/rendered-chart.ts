@@ -138,7 +138,7 @@ export interface Peer {
 interface Backend {
   readonly service: Named & { readonly port: Named };
 }
-/** The members that the tests read, of all kinds of resources. */
+/** The members of `spec` that the tests read, for all kinds of resources together. */
 interface Spec extends PodSpec {
   readonly template?: { readonly metadata: { readonly labels: Labels }; readonly spec: PodSpec };
   readonly selector?: Labels & { readonly matchLabels?: Labels };

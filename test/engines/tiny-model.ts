@@ -125,7 +125,8 @@ export function tinyModel(seed = 7): TinyModel {
 function liking(token: string): number {
   if (token === '<|im_end|>') return 0.5;
   if (token === ',') return 0.1;
-  // Neutral, so that the model can finish a call: the answer can end only after this token.
+  // Neither liked nor disliked, so that the model can finish a tool call. An answer with a tool call can end only after this
+  // token.
   if (token === '</tool_call>') return 0;
   if (token === '<') return -1.5;
   if (/^[a-z]$/.test(token)) return 1.2;

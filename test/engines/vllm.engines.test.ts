@@ -1,4 +1,4 @@
-/** Proves the common engine claims for a real vLLM. */
+/** Proves, with a real vLLM, the claims that hold for every engine. */
 import { proveEngine } from './claims.ts';
 import { answerClaims } from './claims-answers.ts';
 import { endClaims, stopClaims } from './claims-ends.ts';

@@ -50,7 +50,6 @@ export interface SpoiltState {
   readonly isForged: boolean;
 }
 
-/** Makes a spoilt copy of the good file, working in `dir`. */
 export function spoiltState(draw: Draw, good: Buffer, dir: string): SpoiltState {
   const bytes = (of: Buffer): SpoiltState => ({ bytes: of, isForged: false });
   const changes = (drawn: readonly string[]) => draw.list(draw.between(1, 3), () => draw.pick(drawn));

@@ -8,7 +8,6 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { Started } from '../support/processes.ts';
 import { inspectorIn, type Level, levelOf } from './inspect.ts';
 
-/** Time between health checks, in ms. */
 const healthEveryMs = 500;
 const healthAnswerMs = 15_000;
 /** Largest allowed ratio of the memory held after a run to the memory held before it. */

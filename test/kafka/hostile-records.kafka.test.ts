@@ -58,7 +58,6 @@ let key: string;
 let keyId: string;
 /** Batches of the control topic, read before the topic's first records are deleted. */
 let controlBatches: Buffer[] = [];
-/** Number of requests answered with 200. */
 let answered = 0;
 
 const servePlane = () =>
@@ -231,7 +230,6 @@ describe.each(['unsigned', 'signed'])('a log that is %s', (kind) => {
         await send(topic, batch({ content: record(0, Buffer.from(JSON.stringify({ v: 99 }))) }));
       await expectWell();
     });
-    // Each request must be billed once.
     await until(async () => (await billedRequests()) === answered, waitMs);
     // Only findings about ignored records (HG2016) may mention the gateway whose token is no longer valid.
     const others = (await findings()).filter((finding) => !finding.startsWith('HG2016'));

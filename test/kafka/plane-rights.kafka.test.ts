@@ -1,6 +1,6 @@
 /**
- * Goal: on a broker that grants control planes and gateways exactly the rights listed in docs/kafka.md, a fleet serves,
- * bills, confirms a revocation and has no findings. The gateways' user cannot write a command.
+ * Tests a fleet on a broker that grants control planes and gateways exactly the rights listed in docs/kafka.md. The fleet
+ * must serve, bill, confirm a revocation and have no findings, and the gateways' user must not be able to write a command.
  */
 import { readFileSync } from 'node:fs';
 import {

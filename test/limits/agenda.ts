@@ -49,7 +49,7 @@ export class Agenda {
 }
 
 export class Dice {
-  /** Random number from 0 up to, but not including, 1. */
+  /** Returns a random number from 0 up to, but not including, 1. */
   readonly next: Random;
 
   constructor(seed: number) {

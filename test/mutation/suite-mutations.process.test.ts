@@ -23,7 +23,7 @@ test(
       },
     );
     const { stdout, stderr } = await run.catch((error: { stdout: string; stderr: string }) => error);
-    // Prints the seed, with which the sample can be repeated.
+    // A failure shows the printed seed, so that the same sample can be drawn again.
     const seed = /SEED=\d+/.exec(stdout)?.[0];
     expect(
       stderr.split('\n').filter((line) => /SURVIVES|does not run|without a mutation/.test(line)),

@@ -1,5 +1,5 @@
-// Goal: every gateway learns of all failures and recoveries of an agent or its engine within the promised time. Method: end
-// real processes with signals, and ask gateways which models they list. The tests run concurrently, each with its own node,
+// Tests that every gateway learns of all failures and recoveries of an agent or its engine within the promised time. Ends
+// real processes with signals, and asks gateways which models they list. The tests run concurrently, each with its own node,
 // because a node that fails often must stay healthy for longer before it counts as up again.
 
 import { setTimeout as pause } from 'node:timers/promises';

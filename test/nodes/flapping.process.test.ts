@@ -1,7 +1,7 @@
-// Goal: an engine that goes down and up every second causes almost no commits, an agent that does so causes none, and no
-// request fails meanwhile. Method: two nodes serve one model. The engine or agent of one of them flaps while a client keeps
-// sending requests. The engine stops only between two requests, because it would otherwise lose the current one. FLAP_SECONDS
-// sets the duration.
+// Tests that an engine that goes down and up every second causes almost no commits, that an agent that does so causes none,
+// and that no request fails meanwhile. Two nodes serve one model, and the engine or agent of one of them flaps while a client
+// keeps sending requests. The engine stops only between two requests, because it would otherwise lose the current one.
+// FLAP_SECONDS sets the duration.
 
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -1,5 +1,5 @@
-// Goal: when a replica dies, its agents find another one, and only nodes whose agents died with it go down. Method: the short
-// form of `npm run soak:agents`.
+// Tests that when a replica dies, its agents find another one, and only nodes whose agents died with it go down. Runs the
+// short form of `npm run soak:agents`.
 
 import { expect, test } from 'vitest';
 import { swarm } from './swarm.ts';

@@ -1,5 +1,5 @@
-// Goal: a node always has one live owner. When the owner ends, another replica takes the node over without interruption.
-// Method: two replicas, one probed node and one node with an agent. The owner receives SIGTERM or is killed.
+// Tests that a node always has one live owner: when the owner ends, another replica takes the node over without interruption.
+// Uses two replicas, one probed node and one node with an agent. The owner receives SIGTERM or is killed.
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
 import { type Plane, ProcessFleet } from '../support/process-fleet.ts';

@@ -1,7 +1,7 @@
 /**
- * Goal: a control plane asks each gateway for decisions at the address that the gateway advertises. Over TLS the control
- * plane checks the gateway's certificate for the configured name, or else for the host of that address. The certificate in
- * this file is valid for localhost and 127.0.0.1.
+ * Tests that a control plane asks each gateway for decisions at the address that the gateway advertises. Over TLS the control
+ * plane must check the gateway's certificate for the configured name, or else for the host of that address. The certificate
+ * in this file is valid for localhost and 127.0.0.1.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { checksIn } from '../support/checks.ts';

@@ -1,6 +1,7 @@
 /**
- * Goal: control planes ask gateways for decisions at addresses that anyone with an accepted token can report. No secret may
- * be sent to a false address, nobody but a control plane may ask, and only the answer of the intended gateway may count.
+ * Tests that control planes can safely ask gateways for decisions, although anyone with an accepted token can report an
+ * address. No secret may be sent to a false address, nobody but a control plane may ask, and only the answer of the intended
+ * gateway may count.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';

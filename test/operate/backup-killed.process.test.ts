@@ -68,7 +68,7 @@ function cli(folder: string, line: string): Promise<CliRun> {
   return runCli(argv, { cwd: folder, env });
 }
 
-/** Exit code, or null if the process was killed. */
+/** Returns the exit code, or null if the process was killed at the given call. */
 function killedAt(call: number, folder: string, line: string): Promise<number | null> {
   const args = ['--import', hook, binary, ...line.replace('sqlite:new', `sqlite:${folder}/new`).split(' ')];
   const env = {

@@ -247,7 +247,7 @@ test('a body of one-byte chunks takes memory for its bytes, not for its chunks',
   expect(['400', '']).toContain(await oneByteChunks(' '.repeat(4_000_000)));
   const grown = residentMiB('VmHWM') - before;
   figures.push(`four million one-byte chunks: ${grown.toFixed(0)} MiB more were resident`);
-  // One object per chunk would take about 1500 MiB.
+  // If each chunk were kept as an object of its own, they would take about 1500 MiB.
   expect(grown).toBeLessThan(300);
 });
 

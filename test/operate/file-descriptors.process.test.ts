@@ -1,5 +1,5 @@
-// Goal: a process without free file descriptors reports this, and does not blame its nodes. Method: prlimit lowers the limits
-// of real processes, at their start or while they run. Without prlimit the tests are skipped with a notice.
+// Tests that a process without free file descriptors reports this, and does not blame its nodes. Uses prlimit to lower the
+// limits of real processes, at their start or while they run. Without prlimit the tests are skipped with a notice.
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, type IncomingMessage, request } from 'node:http';
@@ -10,7 +10,7 @@ import { until } from '../support/until.ts';
 
 const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
 const fleet = new ProcessFleet();
-/** Opens a single connection before the limit is lowered, and reuses it. */
+/** Opens a single connection before the limit is lowered, and reuses it for all requests. */
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 let gateway: Awaited<ReturnType<typeof start>>;
 let adminUrl: string;

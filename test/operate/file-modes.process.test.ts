@@ -1,4 +1,4 @@
-// Goal: only the owner can read or write the files and folders that a process or a CLI command creates.
+// Tests that only the owner can read or write the files and folders that a process or a CLI command creates.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

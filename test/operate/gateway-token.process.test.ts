@@ -1,4 +1,4 @@
-// Goal: during a rotation of the gateway token, the old token does not give access to the new one.
+// Tests that during a rotation of the gateway token, the old token does not give access to the new one.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, expect, test } from 'vitest';

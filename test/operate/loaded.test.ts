@@ -1,5 +1,5 @@
 /**
- * Goal: a process does not load code that it never runs. Method: follow the imports that run when a command starts, which
+ * Tests that a process does not load code that it never runs. Follows the imports that run when a command starts, which
  * excludes type imports and imports inside functions.
  */
 import { readFileSync } from 'node:fs';

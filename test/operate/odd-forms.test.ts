@@ -1,4 +1,4 @@
-/** Goal: `doctor` names an engine whose responses have an unusual form, with the model and the form. */
+/** Tests that `doctor` names an engine whose responses have an unusual form, with the model and the form. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';
 import { chat, framesOf } from '../support/api.ts';

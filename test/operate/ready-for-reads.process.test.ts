@@ -1,7 +1,7 @@
 /**
- * Goal: a control plane that cannot change anything reports that it is ready for reads if no other replica is in a better
- * state. A load balancer that checks `/readyz?reads` then still has a target when the log is down. The control plane is not
- * ready if another replica is healthy or if it is closing.
+ * Tests that a control plane that cannot change anything reports that it is ready for reads if no other replica is in a
+ * better state. A load balancer that checks `/readyz?reads` then still has a target when the log is down. The control plane
+ * must not be ready if another replica is healthy or if it is closing.
  */
 import { generateKeyPairSync } from 'node:crypto';
 import { renameSync, writeFileSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// Goal: old usage rows and old keys are removed once and completely, wherever the removal is interrupted. Method: send
-// SIGKILL before each step of a removal and between the commits that forget keys, then restart on what remains.
+// Tests that old usage rows and old keys are removed once and completely, wherever the removal is interrupted. Sends SIGKILL
+// before each step of a removal and between the commits that forget keys, then restarts on what remains.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -29,7 +29,7 @@ afterAll(async () => {
 
 const daysAgo = (days: number): string => new Date(Date.now() - days * dayMs).toISOString();
 const rowsOfDay = 700;
-/** Two days that are too old to keep, and two that are kept. */
+/** The first two of these days are too old to keep, and the other two are kept. */
 const days = [daysAgo(9), daysAgo(8), daysAgo(3), daysAgo(2)];
 const keepDays = 5;
 const built = (path: string): string => JSON.stringify(pathToFileURL(resolve('dist', path)).href);

@@ -1,6 +1,6 @@
 /**
- * Goal: every listener of every process uses a new certificate once its files are replaced, without a signal. A client trusts
- * a new authority once the file that NODE_EXTRA_CA_CERTS names contains it, if the Node version supports this.
+ * Tests that every listener of every process uses a new certificate once its files are replaced, without a signal. A client
+ * must trust a new authority once the file that NODE_EXTRA_CA_CERTS names contains it, if the Node version supports this.
  */
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';

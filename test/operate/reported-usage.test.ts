@@ -1,6 +1,6 @@
 /**
- * Goal: whatever usage a node reports, neither the bill nor the client's response may contain more usage than the request can
- * cause.
+ * Tests that whatever usage a node reports, neither the bill nor the client's response contains more usage than the request
+ * can cause.
  */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { parseBehaviour } from '../simulator/behaviour.ts';

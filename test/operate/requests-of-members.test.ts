@@ -74,7 +74,6 @@ async function read<Answer>(path: string, person?: string, way?: Way): Promise<A
   return (await response.json()) as Answer;
 }
 
-/** Returns the first message of a stream. */
 async function firstOf(path: string, person?: string, way?: Way): Promise<RequestsMessage> {
   const response = await request(path, person, way);
   expect(response.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');

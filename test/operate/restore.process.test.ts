@@ -24,7 +24,6 @@ const fleet = new ProcessFleet();
 const { dir, logFolder } = fleet;
 let plane: Plane;
 let gateway: GatewayProcess;
-/** Number of requests answered with 200. */
 let answered = 0;
 
 beforeAll(async () => {

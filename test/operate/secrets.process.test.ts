@@ -1,4 +1,5 @@
-// Goal: an unset, empty, blank or short secret never gives access; a start with a secret that is too short is refused.
+// Tests that an unset, empty, blank or short secret never gives access, and that a process with a secret that is too short
+// refuses to start.
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import {
   mkdirSync,

@@ -1,4 +1,4 @@
-// Goal: while a control plane copies a large state, the copy must not block the event loop.
+// Tests that a control plane does not block its event loop while it copies a large state.
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Goal: a gateway uses its own HTTP client and does not load an HTTP library. */
+/** Tests that a gateway uses its own HTTP client and does not load an HTTP library. */
 import { execFileSync } from 'node:child_process';
 import { resolve } from 'node:path';
 import { expect, test } from 'vitest';

@@ -275,7 +275,6 @@ test('a refusal shows its reason and remedy, and returns the message to the comp
     await alert.getByText('The conversation is too long for this model.').waitFor();
     await watched.expectAccessible('a refusal');
     await button(page, 'Start a new conversation').click();
-    // The visitor has no free turns left.
     await setVisitors({ freeTurns: 0 });
     await field(page).fill('one more');
     await page.keyboard.press('Enter');

@@ -55,7 +55,6 @@ export function expectedOf(name: string): ExpectedOfLog {
   return JSON.parse(goldenText(`${name}.expected.json`));
 }
 
-/** Folds a log with this build. */
 export function folded(records: readonly LogRecord[]) {
   const snapshot = memorySnapshot();
   const { consumed } = snapshot.apply(records);
@@ -99,7 +98,7 @@ function digestOf(of: DecisionLines, { commits, decisions }: Omit<Promised, 'sha
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** Returns a promise that covers all lines. */
+/** Returns the number and the digest of all present lines, to be promised from now on. */
 export function promiseOf(of: DecisionLines): Promised {
   const now = { commits: of.commits.length, decisions: of.decisions.length };
   return { ...now, sha256: digestOf(of, now) };

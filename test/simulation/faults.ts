@@ -10,7 +10,6 @@ import type { Scheduler } from './scheduler.ts';
 const appendFaults = ['lost', 'duplicated', 'delayed', 'ack-lost', 'refused'] as const;
 
 export class Faults {
-  /** Number of faults so far, by kind. */
   readonly counts: Record<string, number> = {};
   readonly #scheduler: Scheduler;
   readonly #fleet: Fleet;

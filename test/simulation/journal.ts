@@ -5,7 +5,6 @@
 import { createHash } from 'node:crypto';
 import type { Scheduler } from './scheduler.ts';
 
-/** Number of lines kept for a report. */
 const keptLines = 2000;
 
 export class Journal {

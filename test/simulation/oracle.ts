@@ -123,7 +123,6 @@ const effects: Readonly<Record<string, (state: State, data: Data) => unknown>> =
   },
 };
 
-/** A request as its client sent it. */
 export interface ClientRequest {
   /** Stack that the host names, or undefined for the shared host. */
   readonly stack: string | undefined;

@@ -21,7 +21,7 @@ const fencedAfterMs = 45_000;
  */
 const troubleMs = 60_000;
 
-/** Time before a kill whose usage rows the kill may lose, in ms. */
+/** A kill may lose the usage rows of requests that ended this many ms before it. */
 const rowLossMs = 30;
 
 export class Violation extends Error {
@@ -82,7 +82,7 @@ export class Referee {
     this.#journal.note('VIOLATION', this.violation.message);
   }
 
-  /** Notes that a trouble of a machine begins (1) or ends (-1). */
+  /** Notes that something has begun to trouble the machine (1), or no longer does (-1). */
   trouble(machine: string, begins: 1 | -1): void {
     const troubles = this.#troubles.get(machine) ?? { lasting: 0, endedMs: 0 };
     troubles.lasting += begins;

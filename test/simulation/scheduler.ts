@@ -56,7 +56,6 @@ export class Scheduler {
   readonly random: Random;
   /** Simulated time since the beginning, in ms. */
   nowMs = 0;
-  /** Number of events that have run so far. */
   events = 0;
   isRunning = false;
   /** Owner of events that belong to no machine, such as faults and checks. */

@@ -27,9 +27,7 @@ interface Reader {
 export class Brokers {
   /** Machines that currently cannot reach the log. */
   readonly cutOff = new Set<Machine>();
-  /** Chooses the fault of each append. */
   fault: () => AppendFault = () => 'none';
-  /** Called when a record has been added to a topic. */
   onRecord: (topic: string, offset: number, value: Buffer) => void = () => undefined;
   readonly #scheduler: Scheduler;
   readonly #topics = new Map<string, MemoryTopic>();

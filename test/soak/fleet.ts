@@ -125,7 +125,6 @@ export class SoakFleet extends ProcessFleet {
     await Promise.all(this.nodes.map((node) => node.note().catch(ignoreUnreachable)));
   }
 
-  /** Returns the number of responses that the nodes finished, by model. */
   async finished(): Promise<Map<string, number>> {
     await this.note();
     const counts = new Map<string, number>();

@@ -1,5 +1,5 @@
-// Goal: nothing leaks and nothing is billed wrongly while clients leave, nodes fail and gateways die. Method: the short form
-// of the `npm run soak` scenarios, with real processes. SEED repeats the clients' choices.
+// Tests that nothing leaks and nothing is billed wrongly while clients leave, nodes fail and gateways die. Runs the short
+// form of the `npm run soak` scenarios, with real processes. SEED repeats the clients' choices.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { drain } from './drain.ts';

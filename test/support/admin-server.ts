@@ -32,7 +32,7 @@ export interface AdminServer {
   readonly url: string;
   readonly http: Server;
   readonly seen: SeenRequest[];
-  /** Replaces the function that answers requests. */
+  /** Function that answers the requests. A test may replace it. */
   answer: (request: SeenRequest) => TestAnswer;
   close(): Promise<void>;
 }

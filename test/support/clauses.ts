@@ -91,7 +91,6 @@ export function citationsIn(name: string): string[] {
 }
 const wholes = new Set(Object.values(chapters).map(({ whole }) => whole));
 
-/** Returns all citations in the test files under `root`. */
 export function citationsUnder(root: string): Citation[] {
   return testFiles(root).flatMap((file) =>
     testNames(readFileSync(file, 'utf8')).flatMap((name) =>

@@ -9,7 +9,6 @@ import { inferences } from './witness.ts';
 export interface Held {
   /** Closes the client's connection without waiting for an answer. */
   leave(): void;
-  /** Returns the text received so far. */
   readonly received: () => string;
   /** Resolves once either side has ended the connection. */
   readonly closed: Promise<void>;

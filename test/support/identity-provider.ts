@@ -45,7 +45,6 @@ export class IdentityProvider {
     });
   }
 
-  /** Number of requests to the token endpoint. */
   get tokenRequests(): number {
     return this.#tokenRequests;
   }

@@ -111,7 +111,6 @@ function copy(offset: number, value: Uint8Array, signature: Uint8Array | null): 
 }
 
 export interface MemoryLogOptions {
-  /** Chooses the fault of each append. */
   readonly fault?: (value: Uint8Array) => AppendFault;
 }
 

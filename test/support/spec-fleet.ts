@@ -19,7 +19,6 @@ export const stacks = {
   heron: 'stk-quiet-heron-4m7q',
   /** Stack of the organisation dormant, which has no plan. The stack serves echo-large. */
   moth: 'stk-gentle-moth-1b1b',
-  /** A stack that never existed. */
   missing: 'stk-never-made-7zzz',
 } as const;
 

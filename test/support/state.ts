@@ -99,7 +99,6 @@ export class TestState {
 
 const testContext: CommandContext = { nowMs: testNowMs, actor: operator, mint: randomBytes };
 
-/** A small fleet with which most tests begin. */
 export const smallFleet: readonly KnownEvent[] = [
   {
     type: 'model.set',

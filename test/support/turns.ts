@@ -7,7 +7,6 @@
  */
 const settledPerTurnMax = 200;
 
-/** Counts calls per turn of the event loop. */
 export class TurnCounter {
   #inTurn = 0;
   #most = 0;

@@ -26,7 +26,6 @@ const vectors = (inputs, numbers) => {
 const event = (content) => `data: {"choices":[{"index":0,"delta":{"content":"${content}"}}]}\n\n`;
 const eightTimes = (data) => `data: ${data}\n\n`.repeat(8);
 
-/** Returns a complete answer with additional header or trailer lines. */
 const rawAnswer = (headLines, trailerLines) => {
   const body = answerOf('fine');
   return `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n${headLines}\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n${trailerLines}\r\n`;
@@ -49,7 +48,6 @@ const answers = {
   'event-text': event('a'.repeat(MiB - 200)).repeat(8),
   events: event('a').repeat(100_000),
 };
-/** Raw answers that are written directly to the socket. */
 const rawAnswers = {
   'trailer-lines': rawAnswer('', shortLines),
   'trailer-folds': rawAnswer('', foldedLine),

@@ -1,6 +1,6 @@
 /**
- * Goal: for every engine, clients get the node's scores in the same order, or the node counts as failed. Nothing else of the
- * node's answer may be passed on.
+ * Tests for every engine that clients get the node's scores in the same order, or that the node counts as failed. Nothing
+ * else of the node's answer may be passed on.
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,5 +1,5 @@
 /**
- * Goal: a rerank request is passed on unchanged, or refused with the name of the field at fault. Nothing in it may be
+ * Tests that a rerank request is passed on unchanged, or refused with the name of the field at fault. Nothing in it may be
  * shortened or dropped.
  */
 import fc from 'fast-check';

@@ -166,7 +166,6 @@ export function recordsOfCorpus() {
   ];
 }
 
-/** Returns the differences between a decision and the expected decision. */
 export function differences(golden: GoldenDecision, decision: ReplayedDecision): string[] {
   const { says, ...wanted } = golden.kind === 'refused' ? golden : { ...golden, says: undefined };
   const { message, ...got } = comparable(decision);
