@@ -10,7 +10,7 @@ import {
 } from '../schemas/records/node-messages.ts';
 import { AskedModels } from '../shared/engines/asked-models.ts';
 import { detectDialect } from '../shared/engines/detect.ts';
-import { type Probed, probe, provesNothing } from '../shared/engines/probe.ts';
+import { type ProbeResult, probe, provesNothing } from '../shared/engines/probe.ts';
 import type { EngineTarget } from './engine-http.ts';
 import { readInFlight } from './in-flight.ts';
 import { type ModelLoader, modelLoader } from './model-loader.ts';
@@ -49,7 +49,7 @@ export interface EngineWatchOptions extends EngineTarget {
 
 interface PollResult {
   readonly dialect: Dialect;
-  readonly probed: Probed;
+  readonly probed: ProbeResult;
   readonly inFlight: number | undefined;
   readonly poll: number;
 }

@@ -16,8 +16,8 @@ afterEach(async () => {
   for (const one of open.splice(0)) await one.stop();
 });
 
-type Asked = [path: string, body: Record<string, unknown>];
-type Answer = (asked: Asked, response: ServerResponse) => void;
+type EngineCall = [path: string, body: Record<string, unknown>];
+type Answer = (asked: EngineCall, response: ServerResponse) => void;
 
 /** Starts a server that records its requests. Returns it together with the engine that an agent would see there. */
 async function engineAt(
@@ -26,13 +26,13 @@ async function engineAt(
   loraFolder?: string,
 ): Promise<{
   engine: Engine & { view: Engine['view'] };
-  asked: Asked[];
+  asked: EngineCall[];
   serve(models: readonly string[]): void;
 }> {
-  const asked: Asked[] = [];
+  const asked: EngineCall[] = [];
   const server: Server = createServer((request, response) => {
     const take = (body: Record<string, unknown>): void => {
-      const one: Asked = [`${request.method} ${request.url}`, body];
+      const one: EngineCall = [`${request.method} ${request.url}`, body];
       asked.push(one);
       answer(one, response);
     };

@@ -12,14 +12,14 @@ interface Package {
   readonly optionalDependencies: Readonly<Record<string, string>>;
   readonly devDependencies: Readonly<Record<string, string>>;
 }
-interface Locked {
+interface LockedPackage {
   readonly version: string;
   readonly license?: string;
   readonly hasInstallScript?: boolean;
 }
 
 const manifest = JSON.parse(read('package.json')) as Package;
-const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Locked> };
+const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, LockedPackage> };
 const { dependencies, optionalDependencies, devDependencies } = manifest;
 const direct = { ...dependencies, ...optionalDependencies, ...devDependencies };
 

@@ -10,7 +10,7 @@ import type { Session } from '../terminal/session.ts';
 import { groups, verb } from '../terminal/verbs.ts';
 
 type Replica = OperationAnswer<'status.get'>;
-type Refused = OperationAnswer<'activity.get'>;
+type ActivityAnswer = OperationAnswer<'activity.get'>;
 type Findings = OperationAnswer<'doctor.get'>;
 /** A response, or the error that says why it could not be read, such as missing rights. */
 type AnswerOrError<Answer> = Answer | AdminError;
@@ -133,7 +133,7 @@ function nodeLines(nodes: readonly LiveNodeResource[]): Line[] {
   ];
 }
 
-function refusedLines({ refusals, unanswered, partial }: Refused): Line[] {
+function refusedLines({ refusals, unanswered, partial }: ActivityAnswer): Line[] {
   const total = refusals.reduce((sum, { requests }) => sum + requests, 0);
   const missing = [
     ...(unanswered.length > 0 ? [`refusals by ${unanswered.join(', ')} are not known`] : []),

@@ -24,10 +24,10 @@ export type OptionValues<Table> = {
   readonly [Name in keyof Table]: Table[Name] extends ProcessOption<infer Value> ? Value : never;
 };
 
-interface Given<Value> {
+interface OptionDefault<Value> {
   readonly default: Value;
 }
-interface Needed {
+interface MandatoryOption {
   readonly isMandatory: true;
 }
 interface Details<Value> {
@@ -44,7 +44,7 @@ interface Declare {
   <Value = string>(
     flags: string,
     description: string,
-    details: Details<Value> & (Given<Value> | Needed),
+    details: Details<Value> & (OptionDefault<Value> | MandatoryOption),
   ): ProcessOption<Value>;
   <Value = string>(
     flags: string,

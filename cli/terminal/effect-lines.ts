@@ -11,7 +11,7 @@ import { buildRequest } from '../admin-client/call-path.ts';
 import { changeLines } from './change-lines.ts';
 import { column, type Line, type Renderer, type View } from './render.ts';
 
-type Recorded = NonNullable<Effect['recorded']>;
+type RecordedEffect = NonNullable<Effect['recorded']>;
 /** Tolerance in ms for differences between clocks and for the time that gateways take to respond. */
 const toleranceMs = 120_000;
 
@@ -45,7 +45,7 @@ function first(examples: unknown): unknown {
 }
 
 /** Formats, for example, `12 of 3,400 requests served in the last hour would be answered differently, 7 of them refused`. */
-function formatSentence(recorded: Recorded): string {
+function formatSentence(recorded: RecordedEffect): string {
   const { asked, differ, refused } = recorded;
   if (asked === 0) return `No request was served ${servedPeriod(recorded)}`;
   const part =
@@ -71,13 +71,13 @@ function moreLines(count: number): string[] {
 }
 
 /** Returns `in the last hour`, or a later start if some gateway had too many requests to go back an hour. */
-function servedPeriod({ since }: Recorded): string {
+function servedPeriod({ since }: RecordedEffect): string {
   const isWholeHour = Date.parse(since) < wallClockMs() - hourMs + toleranceMs;
   return isWholeHour ? 'in the last hour' : `since ${since.slice(11, 16)} UTC`;
 }
 
 /** Names the gateways that did not respond. The requests of some of them are known from reports. */
-function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: Recorded): string[] {
+function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: RecordedEffect): string[] {
   const reported = gatewaysSilent.filter((name) => !unseen.includes(name));
   return [
     ...(reported.length > 0 ? [`known only from reports: requests of ${reported.join(', ')}`] : []),
@@ -85,7 +85,7 @@ function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: Recorded):
   ];
 }
 
-function recordedLines(out: Renderer, recorded: Recorded): Line[] {
+function recordedLines(out: Renderer, recorded: RecordedEffect): Line[] {
   const { decided, asked, groups } = recorded;
   const part =
     decided < asked ? [`(of ${groupDigits(asked)}, ${groupDigits(decided)} were decided again)`] : [];

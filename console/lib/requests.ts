@@ -13,7 +13,7 @@ const rowsPerSecond = 100;
 const earlierRows = 1000;
 const openAgainMs = 3000;
 
-export interface Followed {
+export interface RequestFeed {
   readonly rows: Rows | undefined;
   /** Rows that have arrived but are not shown yet. */
   readonly held: number;
@@ -25,7 +25,7 @@ export interface Followed {
 }
 
 /** Follows requests. While the page does not follow, new rows are held back so that nothing moves under the cursor. */
-export function useRequests(filter: AddressFilter, isFollowing: boolean): Followed {
+export function useRequests(filter: AddressFilter, isFollowing: boolean): RequestFeed {
   const list = JSON.stringify(filter);
   const [, redraw] = useState(0);
   const state = useRef<ListState>(nothing(list));

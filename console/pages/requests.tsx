@@ -16,7 +16,7 @@ import {
   requestPattern,
 } from '../lib/request-filter.ts';
 import { rowsMax, type Rows as ShownRows } from '../lib/request-rows.ts';
-import { type Followed, useRequests } from '../lib/requests.ts';
+import { type RequestFeed, useRequests } from '../lib/requests.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { isOperator } from '../lib/session.ts';
 import { OrganisationChoice } from '../ui/organisation-choice.tsx';
@@ -105,7 +105,7 @@ function Shown({ rows: { items, missed } }: { readonly rows: ShownRows }) {
 }
 
 /** States which requests are missing, so that nobody takes the list for complete. */
-function Missing({ followed: { rows } }: { readonly followed: Followed }) {
+function Missing({ followed: { rows } }: { readonly followed: RequestFeed }) {
   if (rows === undefined) return null;
   const { silent, hasDropped } = rows;
   const texts = [
@@ -146,7 +146,7 @@ function NoRequests({ isFiltered }: { readonly isFiltered: boolean }) {
 
 interface ListProps {
   readonly isFiltered: boolean;
-  readonly followed: Followed;
+  readonly followed: RequestFeed;
   readonly open: string | undefined;
   readonly onTop: (isTop: boolean) => void;
 }

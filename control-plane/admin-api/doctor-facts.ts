@@ -18,7 +18,7 @@ import { maySign } from '../commands/log-signing.ts';
 import type { DoctorFacts } from '../doctor/facts.ts';
 import { askDecision } from '../gateways/ask-decisions.ts';
 import { splitSides } from '../gateways/change-figures.ts';
-import { type Seen, type StatusBoard, staleSeconds } from '../gateways/status-board.ts';
+import { type SeenReport, type StatusBoard, staleSeconds } from '../gateways/status-board.ts';
 import type { DoctorRows } from '../history/doctor-rows.ts';
 import type { PastReader } from '../history/past.ts';
 import { findPool, listStacks } from '../state/capacity.ts';
@@ -145,7 +145,7 @@ function controlPlaneFacts(view: ReplicaView): NonNullable<DoctorFacts['controlP
 const settledSeconds = 15;
 const reportedSeconds = 10;
 
-function clockAheadSeconds({ report, seenMs, isRemembered }: Seen): number | undefined {
+function clockAheadSeconds({ report, seenMs, isRemembered }: SeenReport): number | undefined {
   const silentMs = performance.now() - seenMs;
   const ahead = (Date.parse(report.at) + silentMs - wallClockMs()) / 1000;
   const isKnown = process.uptime() > settledSeconds && silentMs < reportedSeconds * 1000 && !isRemembered;

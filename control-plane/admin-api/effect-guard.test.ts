@@ -12,7 +12,7 @@ import { commands } from '../commands/registry.ts';
 import type { AdminContext } from './context.ts';
 import { EffectGuard } from './effect-guard.ts';
 
-type Recorded = { asked: number; refused: number; lost: string[] };
+type ExpectedEffect = { asked: number; refused: number; lost: string[] };
 
 interface Fleet {
   /** Number of requests in the records of the only gateway, or undefined if the gateway does not answer. */
@@ -24,7 +24,7 @@ interface Fleet {
 }
 
 /** Builds a guard whose history gives this answer, and counts how often it asks gateways and the history. */
-function guardOf(recorded: Recorded | undefined, fleet: Fleet = {}) {
+function guardOf(recorded: ExpectedEffect | undefined, fleet: Fleet = {}) {
   const { decisions, reported = 0, countsTraffic = true, isReadable = true } = { decisions: 1000, ...fleet };
   const state = new TestState().given(smallFleet);
   let note: (commits: readonly object[]) => void = () => undefined;

@@ -51,7 +51,7 @@ export interface CheckedEffect {
   readonly warning?: string | undefined;
 }
 
-type Recorded = NonNullable<Effect['recorded']>;
+type ServedEffect = NonNullable<Effect['recorded']>;
 
 const nobodyServed = 'no gateway served a request in the last hour, so the effect of this is not known';
 
@@ -189,7 +189,7 @@ function refuseUnseen(error: unknown): never {
 }
 
 /** Throws `CommandError` `GuardRefused` if too many requests would be refused, or all requests of one organisation. */
-function refuseHarm({ asked, refused, lost, groups, gatewaysSilent: silent }: Recorded): void {
+function refuseHarm({ asked, refused, lost, groups, gatewaysSilent: silent }: ServedEffect): void {
   if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
   const nothing = lost.length === 0 ? '' : `; all requests of ${nameSome(lost)} would be refused`;
   const reports =

@@ -1,7 +1,7 @@
 /** Exports metrics of gateways as this replica knows them, because a silent gateway cannot be scraped. */
 import { Gauge, type Registry } from 'prom-client';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
-import type { HeadView, Seen, StatusBoard } from '../gateways/status-board.ts';
+import type { HeadView, SeenReport, StatusBoard } from '../gateways/status-board.ts';
 import { fleetStates } from '../gateways/status-board.ts';
 
 interface FleetSource {
@@ -27,7 +27,7 @@ export function observeFleet({ registry, board, head }: FleetSource): void {
     },
   });
   const metrics = new ObservedMetrics(registry);
-  const worst = (name: string, help: string, value: (seen: Seen) => number): void =>
+  const worst = (name: string, help: string, value: (seen: SeenReport) => number): void =>
     metrics.gauges(name, help, 'gateway', () => {
       const values = new Map<string, number>();
       for (const seen of board.gateways())

@@ -5,7 +5,7 @@ import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { combineDigests } from '../../shared/snapshot/tables.ts';
 import { CommandError } from '../core/command-error.ts';
 import { Confirming } from '../gateways/confirmations.ts';
-import type { Seen } from '../gateways/status-board.ts';
+import type { SeenReport } from '../gateways/status-board.ts';
 import { type AdminContext, clientSignal, createPastReader, openState } from './context.ts';
 import type { OperationHandlers } from './operations.ts';
 import { signingStatus } from './signer-routes.ts';
@@ -15,7 +15,7 @@ type Context = Pick<
   'replica' | 'snapshot' | 'replicator' | 'log' | 'signer' | 'past' | 'board' | 'fleetMemory'
 >;
 
-function describeGateway(context: Context, seen: Seen): GatewayStatus {
+function describeGateway(context: Context, seen: SeenReport): GatewayStatus {
   const { report, seenMs } = seen;
   const seenSeconds = (performance.now() - seenMs) / 1000;
   const { log, seq } = context.snapshot;

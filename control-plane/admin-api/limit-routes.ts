@@ -42,7 +42,7 @@ function sumUses(uses: readonly GaugeUse[] | undefined, gateway?: string): numbe
 }
 
 /** Present use as the gateways report it. `requests` or `inFlight` is undefined if it has no limit or is not known. */
-interface Gauged {
+interface GaugedUse {
   readonly ms: number;
   readonly minuteMs: number;
   readonly requests: GaugeUse[] | undefined;
@@ -53,7 +53,7 @@ function gauged(
   { gauges }: Context,
   { subject, limits: { requestsPerMinute, concurrency } }: Use,
   nowMs: number,
-): Gauged {
+): GaugedUse {
   const minuteMs = windowStartMs(subject, nowMs);
   const ofLimit = (limit: number | null, window: number): GaugeUse[] | undefined =>
     limit === null ? undefined : gauges.uses(subject, window);
@@ -65,7 +65,7 @@ function gauged(
 function listGatewayUses(
   { counters, gauges }: Context,
   { subject, period }: Use,
-  now: Gauged,
+  now: GaugedUse,
 ): LimitUse['gateways'] {
   const gateways = new Map<string, MutableGateway>();
   const live = gauges.gateways();
@@ -92,7 +92,7 @@ function listGatewayUses(
   return [...gateways.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function shown(context: Context, use: Use, now: Gauged): LimitUse {
+function shown(context: Context, use: Use, now: GaugedUse): LimitUse {
   const { organisation, tier, suspended, limits, tokens } = use;
   const { ms: nowMs, minuteMs, requests, inFlight } = now;
   const { requestsPerMinute: limit, concurrency } = limits;
@@ -184,7 +184,7 @@ function planLimits(
 }
 
 /** Returns the largest used fraction of any limit. */
-function nearest({ limits, tokens }: Use, { requests, inFlight }: Gauged): number {
+function nearest({ limits, tokens }: Use, { requests, inFlight }: GaugedUse): number {
   const part = (used: number | null, limit: number | null): number =>
     used === null || limit === null || limit === 0 ? 0 : used / limit;
   return Math.max(
@@ -210,7 +210,7 @@ function* pageOfUses(
   const [last = Number.POSITIVE_INFINITY, lastId = ''] =
     after === undefined ? [] : parseCursor(after, byNearest, ['organisation']);
   const organisations = listOrganisations(db);
-  const behind: { readonly use: Use; readonly now: Gauged; readonly id: string; readonly part: number }[] =
+  const behind: { readonly use: Use; readonly now: GaugedUse; readonly id: string; readonly part: number }[] =
     [];
   for (const organisation of organisations) {
     yield;

@@ -13,12 +13,12 @@ export interface FoundCounters {
 }
 
 type Sources = Pick<AdminContext, 'counters' | 'usage' | 'gauges'>;
-interface Used {
+interface CurrentUse {
   readonly windowUsed: number;
   readonly inFlight: number;
 }
 
-const nothing: Used = { windowUsed: 0, inFlight: 0 };
+const nothing: CurrentUse = { windowUsed: 0, inFlight: 0 };
 
 /**
  * Reads present counters. `asker` is undefined for a visitor without turns and for callers whose requests are not counted.
@@ -78,7 +78,7 @@ export function readPoolTokens(
 }
 
 /** Reads the present use of limits. Returns undefined while it cannot be read from the topic. */
-function readUse(gauges: Sources['gauges'], subject: string, nowMs: number): Used | undefined {
+function readUse(gauges: Sources['gauges'], subject: string, nowMs: number): CurrentUse | undefined {
   const requests = gauges.uses(subject, windowStartMs(subject, nowMs));
   const inFlight = gauges.uses(subject, inFlightWindow);
   if (requests === undefined || inFlight === undefined) return undefined;

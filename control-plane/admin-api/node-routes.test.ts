@@ -61,14 +61,14 @@ const listed = async (id: string): Promise<LiveNodeResource> => {
   return answer;
 };
 
-interface Opened {
+interface OpenSocket {
   readonly socket: WebSocket;
   readonly frames: unknown[];
   readonly closed: Promise<{ code: number; reason: string }>;
 }
 
 /** Opens an agent's socket. Rejects with the status and body if the upgrade is refused. */
-function open(token: string | undefined, headers: Record<string, string> = {}): Promise<Opened> {
+function open(token: string | undefined, headers: Record<string, string> = {}): Promise<OpenSocket> {
   const url = controlPlane.admin.replace('http', 'ws') + nodeConnectPath;
   const socket = new WebSocket(url, {
     headers: { ...(token !== undefined && { authorization: `Bearer ${token}` }), ...headers },
@@ -225,7 +225,7 @@ test('an agent that changes its models in each heartbeat causes few commits', as
   socket.close();
 });
 
-interface Invented {
+interface InventedReports {
   readonly place: 'pool' | 'organisation';
   readonly models: (turn: number) => string[];
   /** Largest size in bytes of the events that follow the first report. */
@@ -234,7 +234,7 @@ interface Invented {
 const long = (text: string): string => `${text}-${'\u00e9\u0001"'.repeat(60)}`.slice(0, 190);
 const names = (count: number, turn: number | string): string[] =>
   Array.from({ length: count }, (_, n) => long(`${turn}-${n}`));
-test.each<[string, Invented]>([
+test.each<[string, InventedReports]>([
   ['invented names', { place: 'pool', models: (turn) => names(300, turn), bytesMax: 0 }],
   ['the same names in varying number', { place: 'pool', models: (turn) => names(turn * 30, 0), bytesMax: 0 }],
   [

@@ -58,12 +58,12 @@ const written: (readonly [name: OperationName, position: unknown])[] = [];
 
 type LimitsPage = OperationAnswer<'limits.list'>;
 
-interface Documented {
+interface OperationDocument {
   readonly operationId?: string;
   readonly responses: Record<string, { readonly content: object }>;
 }
 interface Document {
-  readonly paths: Record<string, Record<string, Documented>>;
+  readonly paths: Record<string, Record<string, OperationDocument>>;
 }
 
 test('the API document contains exactly the operations of the table, each with its response', async () => {

@@ -61,7 +61,7 @@ function toRequestQuery({ gauges }: Context, query: Filters): AskedRequests {
 }
 
 /** Completes the rows of one answer from the state, and removes what the actor may not see. */
-class Shown {
+class RowPresenter {
   readonly #context: Context;
   readonly #isOperator: boolean;
   readonly #organisation: string | undefined;
@@ -147,7 +147,7 @@ async function listed(
   { limit, next, ...query }: OperationQuery<'request.list'>,
   client: AbortSignal,
 ): Promise<RequestList> {
-  const shown = new Shown(context, actor, query);
+  const shown = new RowPresenter(context, actor, query);
   const sealer = cursorSealer(context, query);
   const page = await requestPage(
     context,
@@ -268,7 +268,7 @@ async function send(
   let sent: Set<string> | undefined;
   for await (const { rows, silent, missed } of context.liveRequests.follow(context, asked, client)) {
     // Creates a new one for each batch, so that keys created or renamed in the meantime are known.
-    const shown = new Shown(context, actor, query);
+    const shown = new RowPresenter(context, actor, query);
     const given = rows.flatMap((row) => shown.row(row) ?? []);
     if (sent === undefined) {
       const limit = Math.max(query.limit, 1);

@@ -3,7 +3,7 @@ import type { OperationAnswer, OperationQuery } from '../../schemas/admin/admin.
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
 import { hourMs } from '../../schemas/durations.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
-import { addRefused, firstTokenBounds, ownTimeBounds, type Refused } from '../../schemas/records/traffic.ts';
+import { addRefused, firstTokenBounds, ownTimeBounds, type Refusals } from '../../schemas/records/traffic.ts';
 import { type Actor, authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { interpolateQuantile, type StepSums, TrafficSteps } from '../gateways/traffic-steps.ts';
@@ -140,7 +140,7 @@ type Caller = Activity['callers'][number];
 
 /** Sums the refusals of one organisation, or of all, by type. */
 function refusalsOf({ traffic }: Context, nowMs: number, of: string | undefined): FleetRefusal[] {
-  const all = new Map<string, { readonly type: string; organisation?: string; refused: Refused }>();
+  const all = new Map<string, { readonly type: string; organisation?: string; refused: Refusals }>();
   const where = of === undefined ? {} : { organisation: of };
   for (const { row, isRest } of traffic.rows(nowMs, where)) {
     // The organisation of these refusals is not known, so the answer is marked as partial.

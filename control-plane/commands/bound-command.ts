@@ -99,7 +99,7 @@ interface Binding {
   readonly now?: () => number;
 }
 
-interface Asked {
+interface CommandCall {
   readonly definition: CommandDefinition;
   readonly input: CommandInput;
   readonly request: CommandRequest;
@@ -108,7 +108,7 @@ interface Asked {
 
 export function bindCommand(
   { snapshot, signing, now = wallClockMs }: Binding,
-  { definition, input, request, authorise }: Asked,
+  { definition, input, request, authorise }: CommandCall,
 ): BoundCommand {
   const { db } = snapshot;
   const { actor, force, dryRun, used, served, stage, id, why, via, inParts = false } = request;

@@ -11,7 +11,7 @@ import type { Signer } from '../../shared/log/core/signing.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { Backoff, sleep } from '../../shared/runtime/retry.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
-import type { FoldPreviewed, Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { PreviewFold, Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type BoundCommand, type CommandResult, EffectMoved, type PlannedCommand } from './bound-command.ts';
 import { checkMaySign } from './log-signing.ts';
@@ -54,24 +54,24 @@ interface NextCommit {
   readonly context: { readonly seq: number; readonly atMs: number; readonly by: string };
   readonly planned: PlannedCommand;
 }
-type Answered<Commit> = Commit & { readonly answer: object };
+type WithAnswer<Commit> = Commit & { readonly answer: object };
 
 /** Outcome of planning a command, before the log has decided whether its commit is accepted. */
-type Planned = { readonly waiter: Waiter } & (
-  | { readonly record: Answered<NextCommit> }
+type PlanOutcome = { readonly waiter: Waiter } & (
+  | { readonly record: WithAnswer<NextCommit> }
   | { readonly result: CommandResult }
   | { readonly error: unknown }
 );
 
 interface Attempt {
-  readonly planned: Planned;
+  readonly planned: PlanOutcome;
   readonly record?: NextCommit;
   /** Whether no further command may be planned on the state that this one leaves. */
   readonly isLast: boolean;
 }
 
 /** Outcome of appending a record to the log. */
-type Appended = { readonly offset: number } | { readonly unknown: true } | { readonly refused: unknown };
+type AppendOutcome = { readonly offset: number } | { readonly unknown: true } | { readonly refused: unknown };
 
 export class CommandGroups {
   readonly #options: CommandGroupOptions;
@@ -140,7 +140,7 @@ export class CommandGroups {
     this.#waiting = [...again, ...this.#waiting];
   }
 
-  async #append(record: Buffer): Promise<Appended> {
+  async #append(record: Buffer): Promise<AppendOutcome> {
     const { log, signer } = this.#options;
     try {
       return { offset: await log.append(record, signer?.sign(record) ?? null) };
@@ -154,8 +154,8 @@ export class CommandGroups {
    * position counts. Returns the offsets of the no-ops, or none if the log stayed unavailable until the deadline.
    */
   async #fence(
-    records: readonly { readonly waiter: Waiter; readonly record: Answered<NextCommit> }[],
-    appended: readonly Appended[],
+    records: readonly { readonly waiter: Waiter; readonly record: WithAnswer<NextCommit> }[],
+    appended: readonly AppendOutcome[],
     deadline: number,
   ): Promise<number[]> {
     const offsets: number[] = [];
@@ -201,8 +201,8 @@ export class CommandGroups {
   /**
    * Plans waiting commands in order, within one turn of the event loop. A command that changes the signers ends the group.
    */
-  #plan(waiting: readonly Waiter[], fold: FoldPreviewed): Planned[] {
-    const planned: Planned[] = [];
+  #plan(waiting: readonly Waiter[], fold: PreviewFold): PlanOutcome[] {
+    const planned: PlanOutcome[] = [];
     const ids = new Set<string>();
     const untilMs = performance.now() + groupPlanMs;
     let { head } = this.#options.snapshot;
@@ -223,7 +223,7 @@ export class CommandGroups {
     return planned;
   }
 
-  #attempt(waiter: Waiter, head: Head, fold: FoldPreviewed): Attempt {
+  #attempt(waiter: Waiter, head: Head, fold: PreviewFold): Attempt {
     let isLast = false;
     try {
       const decided = this.#decide(waiter.command, head);
@@ -286,7 +286,7 @@ export class CommandGroups {
 }
 
 /** Folds the events into the previewed state, with the same code that will fold their record. */
-function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fold: FoldPreviewed): void {
+function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fold: PreviewFold): void {
   const [passedOver] = fold(events, context);
   if (passedOver !== undefined)
     throw new Error(`an event of this command would have no effect: ${passedOver}`);
@@ -294,7 +294,7 @@ function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fo
 
 /** Answers a group in order and returns the commands to retry. A result counts only if all earlier commits were accepted. */
 function settle(
-  group: readonly Planned[],
+  group: readonly PlanOutcome[],
   isInChain: (waiter: Waiter, record: NextCommit) => boolean,
 ): Waiter[] {
   const again: Waiter[] = [];

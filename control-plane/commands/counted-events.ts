@@ -80,7 +80,7 @@ type Removal = readonly [kind: ResourceKind, id: string];
  */
 export type AnswerEffect = 'nothing' | 'serves' | 'refuses' | 'meant';
 
-interface Counted<Data> {
+interface CountedEvent<Data> {
   readonly answers: AnswerEffect;
   /** Returns the bounds against which the event counts, or none if it only changes existing resources. */
   adds?(db: Database, data: Data, nowMs: number): readonly Bound[];
@@ -147,7 +147,7 @@ function activeKeys(name: BoundName, nowMs: number, organisation = ''): Bound {
   return { name, of: organisation, sql, values, exact };
 }
 
-export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventData<Name>> } = {
+export const countedEvents: { readonly [Name in EventTypeName]: CountedEvent<EventData<Name>> } = {
   'log.created': { answers: 'nothing' },
   'log.signers_set': { answers: 'nothing' },
   'tier.set': {
@@ -244,11 +244,11 @@ export const countedEvents: { readonly [Name in EventTypeName]: Counted<EventDat
 };
 
 export function listBounds(db: Database, { type, data }: KnownEvent, nowMs: number): readonly Bound[] {
-  const counted: Counted<KnownEvent['data']> = countedEvents[type];
+  const counted: CountedEvent<KnownEvent['data']> = countedEvents[type];
   return counted.adds?.(db, data, nowMs) ?? [];
 }
 
 export function listRemovals(db: Database, { type, data }: KnownEvent): readonly Removal[] {
-  const counted: Counted<KnownEvent['data']> = countedEvents[type];
+  const counted: CountedEvent<KnownEvent['data']> = countedEvents[type];
   return counted.removes?.(db, data) ?? [];
 }

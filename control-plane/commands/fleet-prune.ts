@@ -27,7 +27,7 @@ function declared(fleet: Fleet) {
     nodes: new Set(nodes.map(({ id }) => id)),
   };
 }
-type Declared = ReturnType<typeof declared>;
+type DeclaredIds = ReturnType<typeof declared>;
 
 export function pruneFleet(db: Database, fleet: Fleet, plan: FleetPlan): void {
   const kept = declared(fleet);
@@ -46,7 +46,7 @@ export function pruneFleet(db: Database, fleet: Fleet, plan: FleetPlan): void {
     plan.remove('anonymous', anonymousTierName, { type: 'anonymous.removed', data: {} });
 }
 
-function pruneInstalls(db: Database, kept: Declared, plan: FleetPlan): void {
+function pruneInstalls(db: Database, kept: DeclaredIds, plan: FleetPlan): void {
   for (const model of findPool(db).models) {
     if (kept.installs.has(`pool/${model}`)) continue;
     plan.remove('install', `pool/${model}`, { type: 'pool.model_uninstalled', data: { model } });
@@ -60,7 +60,7 @@ function pruneInstalls(db: Database, kept: Declared, plan: FleetPlan): void {
   }
 }
 
-function pruneTenants(db: Database, kept: Declared, plan: FleetPlan): void {
+function pruneTenants(db: Database, kept: DeclaredIds, plan: FleetPlan): void {
   for (const { id } of listStacks(db)) {
     if (!kept.stacks.has(id)) plan.remove('stack', id, { type: 'stack.removed', data: { id } });
   }

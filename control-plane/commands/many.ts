@@ -10,7 +10,7 @@ export function numberedIds(kind: string, first: string, count: number): string[
   return [first, ...others];
 }
 
-export interface Named {
+export interface ItemReference {
   /** Name of the item's field that contains the id. */
   readonly field: string;
   readonly what: string;
@@ -20,7 +20,7 @@ export interface Named {
 }
 
 /** Throws `CommandError` `NotFound`, which lists every item whose resource does not exist. */
-export function needAll(ids: readonly string[], { field, what, noun, isThere }: Named): void {
+export function needAll(ids: readonly string[], { field, what, noun, isThere }: ItemReference): void {
   const there = new Map<string, boolean>();
   const details = ids.flatMap((id, index) => {
     if (!there.has(id)) there.set(id, isThere(id));

@@ -47,7 +47,7 @@ interface Begun {
   readonly sealed: string;
 }
 
-interface Finished {
+interface CompletedSignIn {
   readonly identity: Identity;
   readonly invitation: string | undefined;
   readonly issuer: string;
@@ -96,7 +96,7 @@ export class Oidc {
   }
 
   /** Exchanges the code in an answer (`?code=…&state=…`) for the identity. Rejects if any part does not match the sign-in. */
-  async finish(sealed: string, query: string): Promise<Finished> {
+  async finish(sealed: string, query: string): Promise<CompletedSignIn> {
     const transaction = this.#sealer.open(sealed, transactionSchema);
     if (!transaction || transaction.endsMs <= wallClockMs()) throw new Error('no sign-in is in progress');
     const client = await import('openid-client');

@@ -110,24 +110,24 @@ export function inDays(days: number): string {
   return days === 1 ? 'in 1 day' : `in ${days} days`;
 }
 
-interface Certified {
+interface CertificateFacts {
   readonly daysLeft?: number | undefined;
   readonly certificateFault?: string | undefined;
 }
 
 /** Part that checks on certificates share. They find certificates that expire soon or cannot be used. */
 export const endingCertificate = {
-  level: ({ daysLeft = 0, certificateFault: fault }: Certified) =>
+  level: ({ daysLeft = 0, certificateFault: fault }: CertificateFacts) =>
     fault !== undefined || daysLeft < 0 ? 'fail' : 'warn',
-  wrong: ({ daysLeft = Number.POSITIVE_INFINITY, certificateFault: fault }: Certified) =>
+  wrong: ({ daysLeft = Number.POSITIVE_INFINITY, certificateFault: fault }: CertificateFacts) =>
     fault !== undefined || daysLeft < certificateWarnDays,
-  text: ({ daysLeft = 0, certificateFault: fault }: Certified) => {
+  text: ({ daysLeft = 0, certificateFault: fault }: CertificateFacts) => {
     if (fault !== undefined) return `it cannot be used: ${fault}`;
     return daysLeft < 0
       ? 'its certificate has expired'
       : `its certificate expires ${inDays(Math.floor(daysLeft))}`;
   },
-  next: ({ certificateFault: fault }: Certified) =>
+  next: ({ certificateFault: fault }: CertificateFacts) =>
     fault !== undefined
       ? 'give it a certificate and its key in PEM format'
       : 'renew the file of the certificate: it is read again within a minute',

@@ -3,12 +3,12 @@ import { expect, test } from 'vitest';
 import { diagnose } from './diagnose.ts';
 import type { DoctorFacts } from './facts.ts';
 
-type Known = { [Name in keyof DoctorFacts]-?: NonNullable<DoctorFacts[Name]> };
+type Facts = { [Name in keyof DoctorFacts]-?: NonNullable<DoctorFacts[Name]> };
 
 const gigabyte = 1024 ** 3;
 const now = Date.parse('2026-11-22T08:00:00Z');
 
-const well: Known = {
+const well: Facts = {
   now,
   machine: { node: '24.1.0', openFilesMax: 65_536, diskFreeBytes: 50 * gigabyte, takenPorts: [] },
   log: {
@@ -66,7 +66,7 @@ const well: Known = {
   changes: { open: { id: '17', openHours: 1, halted: [] }, withdrawn: [] },
 };
 
-function changed<Name extends keyof Known>(name: Name, change: (part: Known[Name]) => unknown): DoctorFacts {
+function changed<Name extends keyof Facts>(name: Name, change: (part: Facts[Name]) => unknown): DoctorFacts {
   return { ...well, [name]: change(well[name]) };
 }
 const machine = (change: object): DoctorFacts => changed('machine', (part) => ({ ...part, ...change }));
@@ -350,7 +350,7 @@ test('many findings of one kind become one with a count and examples; a few are 
     nodes: Array.from({ length: count }, (_, n) => ({
       ...node(change).nodes?.[0],
       id: `n-${n}`,
-    })) as Known['nodes'],
+    })) as Facts['nodes'],
   });
   const own = (facts: DoctorFacts, code: string) =>
     diagnose(facts, ['nodes']).checks.filter((check) => check.code === code);
@@ -383,7 +383,7 @@ test('the findings of the largest fleet fit in a bounded text', () => {
   const ids = Array.from({ length: 10_000 }, (_, n) => `id-${n}`);
   const { checks, warn, fail } = diagnose({
     ...well,
-    nodes: ids.slice(0, 1000).map((id) => ({ ...well.nodes[0], id, up: false }) as Known['nodes'][number]),
+    nodes: ids.slice(0, 1000).map((id) => ({ ...well.nodes[0], id, up: false }) as Facts['nodes'][number]),
     models: {
       ...well.models,
       installs: ids.map((id) => ({ place: `stack:${id}`, model: 'm' })),

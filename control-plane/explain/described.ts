@@ -6,7 +6,7 @@ import type { ExplainedVerdict, RuledVerdict } from '../../schemas/records/expla
 import { deriveVerdict } from '../../schemas/records/verdict.ts';
 import { findCause, stepOfStage } from '../../shared/decision/causes.ts';
 import type { Read, Step, StepFacts, StepName, StepResult } from '../../shared/decision/step.ts';
-import { type Described, describeStep, type StepText } from '../../shared/decision/step-texts.ts';
+import { describeStep, type StepContext, type StepText } from '../../shared/decision/step-texts.ts';
 import { stepNames, steps } from '../../shared/decision/steps.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { first } from '../../shared/runtime/statements.ts';
@@ -101,7 +101,7 @@ function isRefusedOwn({ step, result }: Step): boolean {
 }
 
 /** Marks the step `own nodes` as skipped if the organisation has no nodes, because that is no reason for a refusal. */
-function withoutOwn(step: Step, of: Described): Step {
+function withoutOwn(step: Step, of: StepContext): Step {
   const place = String(step.facts['place']) as PlaceKey;
   if (!isRefusedOwn(step) || of.nodesAt(place).length > 0) return step;
   return { ...skippedStep(step.step), facts: { place, nodes: [] } };
@@ -168,7 +168,7 @@ export function describeDecision(
   };
 }
 
-function describedState(db: Database, model: string, isBound: boolean): Described {
+function describedState(db: Database, model: string, isBound: boolean): StepContext {
   return {
     model,
     isBound,

@@ -22,15 +22,15 @@ export function computePeaks(
   return peaks;
 }
 
-type Used = readonly [subject: string, what: string, used: number];
+type PeakUse = readonly [subject: string, what: string, used: number];
 
 /** Returns the use of each limit at the time of a recorded decision, including the request itself. */
-function recordedUses(record: SampledRecord): Used[] {
+function recordedUses(record: SampledRecord): PeakUse[] {
   const { organisation, visitor, maxTokens = 0, counters } = record;
   const { windowUsed, inFlight, requests, concurrency, poolTokens, freeTurns, visitors } = counters;
   const subject = visitor === undefined ? organisation : visitorsSubject;
   if (subject === undefined) return [];
-  const own: Used[] = [
+  const own: PeakUse[] = [
     [subject, 'requestsPerMinute', actualUse(requests, windowUsed) + 1],
     [subject, 'concurrency', actualUse(concurrency, inFlight) + 1],
     [subject, 'contextTokens', readPromptTokensMax(record) + maxTokens],

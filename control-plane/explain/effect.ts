@@ -42,13 +42,13 @@ export interface EffectQuestion {
 
 export type FoundEffect = Pick<Effect, 'limits'> & { readonly recorded?: RecordedEffect };
 
-type Previewed = <Result>(read: (db: Database) => Result) => Result;
+type PreviewReader = <Result>(read: (db: Database) => Result) => Result;
 
 /** Returns a function that reads the state after the events, or throws `CommandError` `Conflict` if one does not apply. */
 export function previewEvents(
   snapshot: Snapshot,
   { events, by, nowMs }: Pick<EffectQuestion, 'events' | 'by' | 'nowMs'>,
-): Previewed {
+): PreviewReader {
   const context: EventContext = { seq: snapshot.seq + 1, atMs: nowMs, by };
   return (read) =>
     snapshot.stateAt({ kind: 'previewed', events, context }, ({ db }, passedOver) => {
@@ -74,7 +74,7 @@ export function* effectSteps(snapshot: Snapshot, question: EffectQuestion): Gene
 
 function* recordedSteps(
   { db }: Snapshot,
-  previewed: Previewed,
+  previewed: PreviewReader,
   { records, reported = [], meant, nowMs }: EffectQuestion & { readonly records: readonly SampledDecision[] },
 ): Generator<void, RecordedEffect> {
   const before = new Answers(db);

@@ -9,12 +9,12 @@ import type { StatusBoard } from './status-board.ts';
 import { interpolateQuantile } from './traffic-steps.ts';
 
 /** A change that is being released. */
-export type Released = Pick<Change, 'id' | 'wave' | 'waves'> & {
+export type ReleasedChange = Pick<Change, 'id' | 'wave' | 'waves'> & {
   /** Start of the current wave, in ms since 1970. */
   readonly sinceMs: number;
 };
 
-export interface FleetSeen {
+export interface FleetData {
   readonly board: Pick<StatusBoard, 'gateways' | 'isSilent'>;
   readonly traffic: Pick<FleetTraffic, 'rows' | 'now'>;
 }
@@ -31,7 +31,7 @@ export function splitSides({
   id,
   wave,
   waves,
-}: Pick<Released, 'id' | 'wave' | 'waves'>): (gateway: string) => boolean {
+}: Pick<ReleasedChange, 'id' | 'wave' | 'waves'>): (gateway: string) => boolean {
   return (gateway) => {
     const first = firstWave(id, waves, gateway);
     return first !== undefined && first <= wave;
@@ -39,7 +39,7 @@ export function splitSides({
 }
 
 /** Names of the gateways that are not silent, in alphabetical order. */
-export function reportingGateways(board: FleetSeen['board']): string[] {
+export function reportingGateways(board: FleetData['board']): string[] {
   const reporting = board.gateways().filter((seen) => !board.isSilent(seen));
   return [...new Set(reporting.map(({ report }) => report.name))];
 }
@@ -68,8 +68,8 @@ function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSu
 
 /** Sums the counts of each side. A report that began before the wave and ended in it counts on neither side. */
 export function computeFigures(
-  { board, traffic }: FleetSeen,
-  released: Released,
+  { board, traffic }: FleetData,
+  released: ReleasedChange,
   nowMs: number,
 ): ChangeFigures {
   const none = (): TrafficSums => ({ requests: 0 });

@@ -14,8 +14,8 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { advancing } from '../commands/changes.ts';
 import type { CommandWriter } from '../commands/command-writer.ts';
 import { findOpenChange, type OpenChange } from '../state/changes.ts';
-import { type ChangeFigures, computeFigures, type FleetSeen, splitSides } from './change-figures.ts';
-import { type Seen, type StatusBoard, staleSeconds } from './status-board.ts';
+import { type ChangeFigures, computeFigures, type FleetData, splitSides } from './change-figures.ts';
+import { type SeenReport, type StatusBoard, staleSeconds } from './status-board.ts';
 
 export type ChangeStep =
   | { readonly kind: 'wait' }
@@ -55,7 +55,7 @@ export function nextStep({ open, figures, faults, nowMs }: WatchedChange): Chang
   return { kind: mayContinue && open.wave > 0 ? 'advance' : 'wait' };
 }
 
-export interface StagedWatchOptions extends FleetSeen {
+export interface StagedWatchOptions extends FleetData {
   readonly name: string;
   readonly snapshot: Snapshot;
   readonly writer: Pick<CommandWriter, 'write'>;
@@ -74,7 +74,7 @@ const gapMs = 6000;
  * While that is short, no gateway counts as silent, because its reports may have been missed.
  */
 export function isSilentSince(
-  { report, seenMs, isRemembered }: Seen,
+  { report, seenMs, isRemembered }: SeenReport,
   { listeningMs, waveMs, nowMs }: Readonly<Record<'listeningMs' | 'waveMs' | 'nowMs', number>>,
 ): boolean {
   const silentMs = performance.now() - seenMs;
@@ -147,7 +147,10 @@ export class StagedWatch {
     return { open, figures: computeFigures(this.#options, released, nowMs), faults, nowMs };
   }
 
-  #findFault(seen: Seen, times: Readonly<Record<'waveMs' | 'nowMs', number>>): GatewayFault | undefined {
+  #findFault(
+    seen: SeenReport,
+    times: Readonly<Record<'waveMs' | 'nowMs', number>>,
+  ): GatewayFault | undefined {
     const { board, snapshot } = this.#options;
     const { log, seq } = snapshot;
     if (board.state(seen, { log, seq, foldVersion }) === 'DIVERGED') return 'diverged';

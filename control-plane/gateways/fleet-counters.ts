@@ -60,7 +60,7 @@ export interface CounterDifference {
   readonly rows: number;
 }
 
-interface Compared {
+interface TokenComparison {
   readonly counters: number;
   readonly rows: number;
   readonly sweeps: number;
@@ -72,7 +72,7 @@ export class FleetCounters {
   readonly feed: CounterFeed;
   readonly #state = new CounterState();
   readonly #options: FleetCountersOptions;
-  readonly #compared = new Map<string, Compared>();
+  readonly #compared = new Map<string, TokenComparison>();
   #gaps: (readonly [string, number])[] = [];
   #timers: NodeJS.Timeout[] = [];
   #publishing: Promise<void> | undefined;

@@ -6,7 +6,7 @@
 import type { Forgotten, StatusReport } from '../../schemas/records/status.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
-export interface Seen {
+export interface SeenReport {
   readonly report: StatusReport;
   /** Monotonic time in ms when this replica read the report. */
   readonly seenMs: number;
@@ -26,7 +26,7 @@ export function recordsId({ folder, incarnation }: Pick<StatusReport, 'folder' |
   return folder?.id ?? incarnation;
 }
 
-export interface FleetRow extends Seen {
+export interface FleetRow extends SeenReport {
   /** Monotonic time in ms when anyone last appended the report to the topic, or -Infinity if that is not known. */
   readonly publishedMs: number;
   readonly isForgotten: boolean;

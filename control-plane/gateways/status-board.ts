@@ -19,9 +19,9 @@ import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { StatusMac } from '../../shared/status/status-mac.ts';
-import { type FleetRow, FleetRows, type Seen } from './fleet-rows.ts';
+import { type FleetRow, FleetRows, type SeenReport } from './fleet-rows.ts';
 
-export type { Seen } from './fleet-rows.ts';
+export type { SeenReport } from './fleet-rows.ts';
 
 /** Seconds of silence after which a process is `STALE`. */
 export const staleSeconds = 10;
@@ -121,7 +121,7 @@ export class StatusBoard {
   }
 
   /** Returns the last reports of all gateways, sorted by name. Processes that share a name are listed separately. */
-  gateways(): Seen[] {
+  gateways(): SeenReport[] {
     this.rows.sweep(staleSeconds * 1000);
     const all = [...this.rows.all()].filter(({ report }) => report.kind === 'gateway');
     return all.sort(
@@ -143,7 +143,7 @@ export class StatusBoard {
   }
 
   /** Returns one report per control-plane name. If several processes share a name, the one that reported last counts. */
-  controlPlanes(): Seen[] {
+  controlPlanes(): SeenReport[] {
     const byName = new Map<string, FleetRow>();
     for (const row of this.rows.all()) {
       const other = byName.get(row.report.name);
@@ -161,11 +161,11 @@ export class StatusBoard {
     return live?.seenMs ?? Number.NEGATIVE_INFINITY;
   }
 
-  isSilent({ seenMs, isRemembered }: Seen): boolean {
+  isSilent({ seenMs, isRemembered }: SeenReport): boolean {
     return isRemembered || (performance.now() - seenMs) / 1000 > staleSeconds;
   }
 
-  state(seen: Seen, head: HeadView): FleetState {
+  state(seen: SeenReport, head: HeadView): FleetState {
     const { report } = seen;
     if (this.isSilent(seen)) return 'STALE';
     if (report.diverged) return 'DIVERGED';
@@ -176,7 +176,7 @@ export class StatusBoard {
   }
 
   /** Whether everything up to `position` of this log has certainly taken effect on the gateway. */
-  confirms({ report, seenMs }: Seen, position: number, log: string | null): boolean {
+  confirms({ report, seenMs }: SeenReport, position: number, log: string | null): boolean {
     if (log !== null && report.log === log && report.halted === undefined && report.applied >= position)
       return true;
     if (report.stalePolicy !== 'fence' || this.#currentMs === undefined) return false;

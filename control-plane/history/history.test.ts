@@ -27,7 +27,7 @@ beforeEach(() => {
   path = join(dir, 'history.db');
 });
 
-interface Opened {
+interface TestHistory {
   readonly past: PastStates;
   readonly present: Snapshot;
   readonly notes: string[];
@@ -36,7 +36,7 @@ interface Opened {
   rowsAt(seq: number): Database;
 }
 
-function open(records: readonly LogRecord[], bytesMax?: number): Opened {
+function open(records: readonly LogRecord[], bytesMax?: number): TestHistory {
   const topic = new MemoryTopic();
   for (const { value } of records) topic.add(value);
   const present = memorySnapshot();

@@ -6,7 +6,7 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { GatewaySampled } from '../../schemas/admin/gateway-requests.ts';
+import type { GatewaySample } from '../../schemas/admin/gateway-requests.ts';
 import { atOnce } from '../../shared/runtime/slices.ts';
 import { ChainWriter, known, sha256 } from '../../test/support/commits.ts';
 import { seededRandom } from '../../test/support/random.ts';
@@ -24,8 +24,8 @@ function lineOf(n: number): string {
     ...{ model: 'echo-small', promptTokens: 10, counted: 'bound', maxTokens: 10 },
     counters: { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 },
     ...{ stage: 'answer', served: true, status: 200, outcome: 'completed', ms: { end: 10 } },
-  } satisfies GatewaySampled['decision'];
-  return `${JSON.stringify({ requests: 1, decision } satisfies GatewaySampled)}\n`;
+  } satisfies GatewaySample['decision'];
+  return `${JSON.stringify({ requests: 1, decision } satisfies GatewaySample)}\n`;
 }
 const texts = Array.from({ length: decisions / 100 }, (_, page) =>
   Array.from({ length: 100 }, (_, n) => lineOf(100 * page + n)).join(''),

@@ -6,7 +6,7 @@
  */
 import { setMaxListeners } from 'node:events';
 import { AskedModels } from '../../shared/engines/asked-models.ts';
-import { type Probed, probe, provesNothing } from '../../shared/engines/probe.ts';
+import { type ProbeResult, probe, provesNothing } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -95,7 +95,7 @@ export class AbsentAgents {
   }
 
   /** Returns the reason why the node is down after this probe, or undefined if it stays up. */
-  #reasonOfDown(absence: Absence, row: NodeRow, answer: Probed): string | undefined {
+  #reasonOfDown(absence: Absence, row: NodeRow, answer: ProbeResult): string | undefined {
     if (!this.#options.canAttach(absence.id)) return 'its token was revoked';
     if (provesNothing(answer)) return undefined;
     absence.answer = answer.up ? 'up' : answer.silent ? 'silent' : 'bad';

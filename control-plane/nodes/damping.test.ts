@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Damped, observe, resumeDamping } from './damping.ts';
+import { type DampingState, observe, resumeDamping } from './damping.ts';
 
 /**
  * Observes a node every second. `up` tells whether the node is healthy at a given second. Returns the seconds at which the
@@ -8,7 +8,7 @@ import { type Damped, observe, resumeDamping } from './damping.ts';
 function reported(
   seconds: number,
   up: (second: number) => boolean,
-  from: Damped = resumeDamping(true),
+  from: DampingState = resumeDamping(true),
 ): [number, boolean][] {
   const changes: [number, boolean][] = [];
   let damped = from;

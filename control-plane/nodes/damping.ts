@@ -8,7 +8,7 @@ const dampSecondsMax = 60;
 /** Seconds of continuous uptime after which the delay for a flapping node is reset. */
 const resetAfterSeconds = 300;
 
-export interface Damped {
+export interface DampingState {
   /** Last reported health, or undefined before the first report. */
   readonly reportedUp: boolean | undefined;
   /** Seconds that a node must be up before it is reported up. */
@@ -21,17 +21,17 @@ export interface Damped {
 export function resumeDamping(
   reportedUp: boolean | undefined,
   dampSecondsMin = nodeIntervals.dampSecondsMin,
-): Damped {
+): DampingState {
   return { reportedUp, dampSeconds: reportedUp === false ? dampSecondsMin : 0, upSinceMs: undefined };
 }
 
 /** Adds one observation. `reportedUp` of the result is the health that the log should contain. */
 export function observe(
-  before: Damped,
+  before: DampingState,
   up: boolean,
   nowMs: number,
   dampSecondsMin = nodeIntervals.dampSecondsMin,
-): Damped {
+): DampingState {
   if (!up) {
     const wentDown = before.reportedUp === true;
     const dampSeconds = wentDown

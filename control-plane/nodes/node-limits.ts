@@ -4,7 +4,7 @@
  */
 import { daySeconds } from '../../schemas/durations.ts';
 import { RateLimit } from '../../shared/runtime/rate-limit.ts';
-import { type Damped, observe, resumeDamping } from './damping.ts';
+import { type DampingState, observe, resumeDamping } from './damping.ts';
 import { type Health, lastReportedUp, type NodeRow } from './node-health.ts';
 
 /** Limits on what the log accepts from one node, with or without an agent. Bytes are counted as JSON. */
@@ -26,11 +26,11 @@ export class NodeLimits {
   /** Rate limit for the agent's reports. Nodes without an agent need none, because they are probed only every two seconds. */
   readonly reports = new RateLimit(nodeLogLimits.reports);
   readonly #bytes = new RateLimit(nodeLogLimits.reportBytes);
-  #damped: Damped | undefined;
+  #damped: DampingState | undefined;
   #withheldMs = Number.NEGATIVE_INFINITY;
 
   /** Adds one observation. `reportedUp` of the result is the health that the log should contain. */
-  observe(row: NodeRow, up: boolean): Damped {
+  observe(row: NodeRow, up: boolean): DampingState {
     this.#damped = observe(this.#damped ?? resumeDamping(lastReportedUp(row)), up, performance.now());
     return this.#damped;
   }

@@ -1,11 +1,11 @@
 /** Probes nodes without an agent every 2 s. If a node's owner is silent for 5 s, another replica claims the node. */
 import { setMaxListeners } from 'node:events';
 import { AskedModels, type ProbeTarget } from '../../shared/engines/asked-models.ts';
-import { type Probed, probe, provesNothing } from '../../shared/engines/probe.ts';
+import { type ProbeResult, probe, provesNothing } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
-import { type Damped, observe, resumeDamping } from './damping.ts';
+import { type DampingState, observe, resumeDamping } from './damping.ts';
 import type { NodeIntervals } from './intervals.ts';
 import { toLiveNode } from './live-report.ts';
 import { down, lastReportedUp, type NodeRow } from './node-health.ts';
@@ -86,7 +86,7 @@ export class NodeProber {
     const { signal } = this.#stop;
     const asked = new AskedModels();
     let misses = 0;
-    let damped: Damped | undefined;
+    let damped: DampingState | undefined;
     try {
       if (!(await reporter.claim(id))) return;
       while (!signal.aborted && !isHalted()) {
@@ -110,7 +110,7 @@ export class NodeProber {
     }
   }
 
-  async #report(node: NodeRow, answer: Probed, damped: Damped): Promise<void> {
+  async #report(node: NodeRow, answer: ProbeResult, damped: DampingState): Promise<void> {
     const { reporter, withheld } = this.#options;
     const { id } = node;
     const { health, unlisted } = reporter.partForLog(node, answer.up ? answer : down(answer.reason));
@@ -123,7 +123,7 @@ export class NodeProber {
   }
 }
 
-function missesAfter(misses: number, answer: Probed): number {
+function missesAfter(misses: number, answer: ProbeResult): number {
   if (answer.up) return 0;
   return provesNothing(answer) ? misses : misses + 1;
 }

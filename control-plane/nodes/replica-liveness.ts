@@ -4,7 +4,7 @@
  * off itself. Time in which this process was suspended does not count either. A replica whose fold has stopped cannot write,
  * so it counts as silent.
  */
-import type { Seen, StatusBoard } from '../gateways/status-board.ts';
+import type { SeenReport, StatusBoard } from '../gateways/status-board.ts';
 
 /** Seconds of silence after which other replicas may claim an owner's nodes. */
 const silentSeconds = 5;
@@ -44,7 +44,7 @@ export class ReplicaLiveness {
   }
 
   /** Returns the arrival time of the last report in which the replica still followed the log. */
-  #lastAliveMs({ report: { name, halted }, seenMs }: Seen, nowMs: number): number {
+  #lastAliveMs({ report: { name, halted }, seenMs }: SeenReport, nowMs: number): number {
     if (halted === undefined) {
       this.#haltedSinceMs.delete(name);
       return seenMs;

@@ -11,7 +11,7 @@ import type { ConnectionEvent, ConnectionState } from './connection-states.ts';
 import { connectionTransitions } from './connection-states.ts';
 import type { Exchange } from './exchange.ts';
 
-interface Opened extends ExchangeServer {
+interface OpenServer extends ExchangeServer {
   readonly exchanges: Exchange[];
 }
 
@@ -24,7 +24,7 @@ async function opened(
   handle: Handle = () => undefined,
   timeouts: object = {},
   more: Parameters<typeof serveExchanges>[1] = {},
-): Promise<Opened> {
+): Promise<OpenServer> {
   const exchanges: Exchange[] = [];
   const server = await serveExchanges(
     async (exchange) => {
@@ -38,7 +38,7 @@ async function opened(
 }
 
 /** Returns the only connection of a listener, with a count of the system calls that wrote its answers. */
-async function connectionOf({ sockets }: Opened): Promise<{ socket: Socket; writes(): number }> {
+async function connectionOf({ sockets }: OpenServer): Promise<{ socket: Socket; writes(): number }> {
   await until(() => sockets.size === 1);
   const [socket] = sockets;
   if (socket === undefined) throw new Error('is closed');

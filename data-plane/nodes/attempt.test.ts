@@ -316,7 +316,7 @@ async function connectedClient(): Promise<ConnectedClient> {
   return { socket, client };
 }
 
-type Ended =
+type Ending =
   | ForwardOutcome
   | { readonly kind: 'refused' }
   | { readonly kind: 'fault'; readonly error: unknown };
@@ -326,8 +326,8 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
   const load = new NodeLoad({ random: () => 0 });
   const { socket, client } = await connectedClient();
   let sent = 0;
-  const state: { ended: Ended | undefined; writtenAtEnd: number } = { ended: undefined, writtenAtEnd: 0 };
-  const record = (ended: Ended): void => {
+  const state: { ended: Ending | undefined; writtenAtEnd: number } = { ended: undefined, writtenAtEnd: 0 };
+  const record = (ended: Ending): void => {
     state.ended = ended;
     state.writtenAtEnd = socket.written + socket.writableLength;
   };

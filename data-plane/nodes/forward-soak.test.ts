@@ -7,7 +7,7 @@ import { type FaultyNode, startFaultyNode } from '../../test/simulator/faulty-no
 import { runs } from '../../test/support/budget.ts';
 import {
   type Answer,
-  type Ended,
+  type Ending,
   post,
   routeTo,
   startForwardServer,
@@ -23,7 +23,7 @@ interface Trouble {
   /** If set, the trouble affects only requests with this `stream` value. */
   readonly stream?: boolean;
   /** Outcome if the client stays, by kind of request if it depends on that. */
-  readonly ends: Ended['kind'] | Readonly<Record<Kind, Ended['kind']>>;
+  readonly ends: Ending['kind'] | Readonly<Record<Kind, Ending['kind']>>;
 }
 
 /** Outcome of each kind of request if a node's fault affects only streams. */
@@ -103,14 +103,14 @@ function plansOf(seed: number): readonly Plan[] {
     .map(({ plan }) => plan);
 }
 
-function expectedEnd({ kind, trouble }: Plan): Ended['kind'] {
+function expectedEnd({ kind, trouble }: Plan): Ending['kind'] {
   if (trouble === undefined) return 'completed';
   const { ends } = troubles[trouble] as Trouble;
   return typeof ends === 'string' ? ends : ends[kind];
 }
 
 /** Checks that what the client saw agrees with the billed outcome. */
-function check(plan: Plan, seen: Answer, ended: Ended | undefined): void {
+function check(plan: Plan, seen: Answer, ended: Ending | undefined): void {
   if (ended === undefined) {
     // No outcome exists if the client left before its request was read.
     expect(plan.leavesMs).toBeDefined();

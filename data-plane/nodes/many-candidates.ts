@@ -4,7 +4,7 @@
  */
 import { combine, RollingHash } from '../surfaces/common/rolling-hash.ts';
 
-interface Named {
+interface NodeCandidate {
   readonly node: string;
 }
 
@@ -16,7 +16,7 @@ const scoreSpan = 2 ** 53;
  * Divides candidates into buckets by the hash of their names. Rendezvous hashing, weighted by size, orders the buckets for
  * each key. When a node is lost, its own keys move, and about as many others in its bucket.
  */
-export class ManyCandidates<Of extends Named> {
+export class ManyCandidates<Of extends NodeCandidate> {
   readonly list: readonly Of[];
   readonly byName: ReadonlyMap<string, Of>;
   readonly #buckets: readonly (readonly Of[])[];

@@ -42,7 +42,7 @@ function pools(): NodePools {
   return opened;
 }
 
-interface Called {
+interface NodeAnswer {
   readonly call: NodeCall;
   readonly heads: string[];
   text: string;
@@ -52,7 +52,7 @@ interface Called {
   isSent: boolean;
 }
 
-function call(opened: NodePools, url: string, more: Partial<NodeRequest> = {}): Called {
+function call(opened: NodePools, url: string, more: Partial<NodeRequest> = {}): NodeAnswer {
   const reader: CallReader = {
     onSent: () => {
       called.isSent = true;
@@ -70,7 +70,7 @@ function call(opened: NodePools, url: string, more: Partial<NodeRequest> = {}): 
     },
   };
   const made = new NodeCall(opened.ticker, reader);
-  const called: Called = {
+  const called: NodeAnswer = {
     ...{ call: made, heads: [], text: '' },
     ...{ end: undefined, failure: undefined, isSent: false },
   };
@@ -86,7 +86,7 @@ function call(opened: NodePools, url: string, more: Partial<NodeRequest> = {}): 
   return called;
 }
 
-async function ended(called: Called): Promise<string | undefined> {
+async function ended(called: NodeAnswer): Promise<string | undefined> {
   await until(() => called.end !== undefined);
   return called.end;
 }
@@ -290,7 +290,7 @@ test.each(hangUps)(
 );
 
 test('if a reused connection is lost after a byte or a time-out, the request ends', async () => {
-  const ends: readonly ((socket: Socket, called: Called) => void)[] = [
+  const ends: readonly ((socket: Socket, called: NodeAnswer) => void)[] = [
     (socket) => socket.end('H'),
     (socket) => socket.write('H', () => setTimeout(() => socket.resetAndDestroy(), 20)),
     (socket) => socket.end('HTTP/1.1 103 Early\r\n\r\n'),

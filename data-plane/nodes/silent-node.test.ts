@@ -4,7 +4,7 @@
  */
 import { createServer, type ServerResponse } from 'node:http';
 import { expect, onTestFinished, test } from 'vitest';
-import { type Asked, post, routeTo, startForwardServer } from '../../test/support/forward-server.ts';
+import { type PendingRequest, post, routeTo, startForwardServer } from '../../test/support/forward-server.ts';
 import { portOf } from '../../test/support/listen.ts';
 import type { ForwardSettings } from './forward.ts';
 
@@ -79,7 +79,7 @@ function keepCommenting(response: ServerResponse, sign = ': here\n\n'): void {
   response.once('close', () => clearInterval(commenting));
 }
 
-async function afterComments(asked: Asked, finish: () => void): Promise<boolean> {
+async function afterComments(asked: PendingRequest, finish: () => void): Promise<boolean> {
   await asked.until(comment.repeat(5));
   finish();
   return (await asked.answer).clean;

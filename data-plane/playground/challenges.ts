@@ -37,7 +37,7 @@ export const solutionSchema = z.object({
 });
 
 export type Challenge = z.output<typeof challengeSchema>;
-export type Solved = z.output<typeof solutionSchema>;
+export type Solution = z.output<typeof solutionSchema>;
 
 export class Challenges {
   readonly #secret: string;
@@ -73,7 +73,7 @@ export class Challenges {
 }
 
 /** Whether the solution is right. Derives a key, on a thread of libuv. */
-export async function isSolved({ challenge, solution }: Solved): Promise<boolean> {
+export async function isSolved({ challenge, solution }: Solution): Promise<boolean> {
   const { nonce, salt } = challenge.parameters;
   const password = Buffer.alloc(saltBytes + 4);
   password.write(nonce, 'hex');

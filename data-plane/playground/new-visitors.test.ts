@@ -2,7 +2,7 @@
 import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
 import { expect, test } from 'vitest';
-import { Challenges, type Solved, solutionSchema } from './challenges.ts';
+import { Challenges, type Solution, solutionSchema } from './challenges.ts';
 import { NewVisitors, type VisitorOrigin } from './new-visitors.ts';
 
 /** A time far in the future, because challenges expire by the real clock and these must not expire. */
@@ -20,20 +20,20 @@ function slowClock(): () => number {
 }
 
 /** Uses up a network's three free visitors and returns a challenge for the fourth. */
-async function afterThree(): Promise<{ visitors: NewVisitors; challenge: Solved['challenge'] }> {
+async function afterThree(): Promise<{ visitors: NewVisitors; challenge: Solution['challenge'] }> {
   const visitors = new NewVisitors('token-a', slowClock());
   for (let n = 0; n < 3; n++)
     expect(await visitors.admit(network, undefined, nowMs)).toEqual({ kind: 'allowed' });
   return { visitors, challenge: await challengeFor(visitors, network) };
 }
 
-async function challengeFor(visitors: NewVisitors, from: VisitorOrigin): Promise<Solved['challenge']> {
+async function challengeFor(visitors: NewVisitors, from: VisitorOrigin): Promise<Solution['challenge']> {
   const asked = await visitors.admit(from, undefined, nowMs);
   if (asked.kind !== 'work') throw new Error(asked.kind);
   return asked.challenge;
 }
 
-async function solvedFor(visitors: NewVisitors, from: VisitorOrigin): Promise<Solved> {
+async function solvedFor(visitors: NewVisitors, from: VisitorOrigin): Promise<Solution> {
   const challenge = await challengeFor(visitors, from);
   const solution = await solveChallenge({ challenge, deriveKey });
   if (solution === null) throw new Error('not solved');
@@ -91,7 +91,7 @@ const wrong = { counter: 1, derivedKey: '00'.repeat(32), time: 1 };
 
 test('a network that sends wrong solutions to its own challenges is refused for the rest of the hour', async () => {
   const { visitors, challenge: first } = await afterThree();
-  let challenge: Solved['challenge'] = first;
+  let challenge: Solution['challenge'] = first;
   for (let n = 0; n < 60; n++) {
     const asked = await visitors.admit(network, { challenge, solution: wrong }, nowMs);
     if (asked.kind !== 'work') throw new Error(asked.kind);

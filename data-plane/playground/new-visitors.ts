@@ -5,7 +5,7 @@
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { CallBudget } from './call-budget.ts';
-import { type Challenge, Challenges, challengeSeconds, isSolved, type Solved } from './challenges.ts';
+import { type Challenge, Challenges, challengeSeconds, isSolved, type Solution } from './challenges.ts';
 
 /** Number of new visitors per network and hour that need no proof of work, and the maximum number. */
 const freePerHour = 3;
@@ -56,7 +56,7 @@ export class NewVisitors {
   }
 
   /** Decides whether a new visitor is allowed, and counts a visitor that is. */
-  async admit(from: VisitorOrigin, solved: Solved | undefined, nowMs: number): Promise<NewVisitor> {
+  async admit(from: VisitorOrigin, solved: Solution | undefined, nowMs: number): Promise<NewVisitor> {
     const { network } = from;
     const counts = this.#findCounts(network, nowMs);
     if (isUsedUp(counts))
@@ -93,7 +93,7 @@ export class NewVisitors {
   /** Checks a solution. A challenge that was answered before, or that was made for another network, counts as wrong. */
   async #check(
     { network, address }: VisitorOrigin,
-    solved: Solved | undefined,
+    solved: Solution | undefined,
     counts: HourOfNetwork | undefined,
     nowMs: number,
   ): Promise<'right' | 'wrong' | 'busy'> {

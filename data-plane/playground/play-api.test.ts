@@ -9,7 +9,7 @@ import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { proxyList } from '../../shared/runtime/proxy-list.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
-import { type Answered, errorOf, post } from '../../test/play/page-calls.ts';
+import { errorOf, post, type Reply } from '../../test/play/page-calls.ts';
 import { known, recordsOf, sha256 } from '../../test/support/commits.ts';
 import { serveExchanges } from '../../test/support/exchange-server.ts';
 import { until } from '../../test/support/until.ts';
@@ -141,7 +141,7 @@ test('a solution beyond its network’s rate gets 429, counts when sent again, a
     observeEarly: () => undefined,
   } as unknown as Gateway;
   const { port, close } = await serving(gateway);
-  const call = (address: string, body: object): Promise<Answered> =>
+  const call = (address: string, body: object): Promise<Reply> =>
     post(new URL(`http://127.0.0.1:${port}/api/visitor`), body, { address });
   const [visitors, challenges] = [new Visitors('token-a'), new Challenges('token-a')];
   const challengeFor = (address: string) =>

@@ -18,7 +18,7 @@ import type { Exchange } from '../http/exchange.ts';
 import type { Gateway } from '../request/gateway.ts';
 import { handle } from '../request/handle.ts';
 import { mintRequestId } from '../surfaces/common/request-id.ts';
-import { type Solved, solutionSchema } from './challenges.ts';
+import { type Solution, solutionSchema } from './challenges.ts';
 import { addressOf } from './network.ts';
 import { NewVisitors, newPerHourMax } from './new-visitors.ts';
 import { authenticateTurnByKey, authenticateVisitor, type Visitor } from './turn-admission.ts';
@@ -152,7 +152,7 @@ export class PlayApi {
     exchange.discardBody();
   }
 
-  async #readSolution(exchange: Exchange): Promise<Solved | undefined> {
+  async #readSolution(exchange: Exchange): Promise<Solution | undefined> {
     const memory = this.#options.gateway.bodies.of('playground');
     const body = await readBody(exchange, memory, { bytesMax: 4096 });
     try {

@@ -20,13 +20,13 @@ beforeEach(() => {
   folder = folderOfTest('sample');
 });
 
-type Known = Partial<Record<RecordedName, string | number | boolean>>;
+type RecordedValues = Partial<Record<RecordedName, string | number | boolean>>;
 const groupSize = 50;
 const startMs = 1_700_000_000_000;
 const idOf = (n: number): string => `req_${n.toString(16).padStart(32, '0')}`;
 
 /** Every tenth request is refused, every tenth ends early, and every tenth belongs to another organisation. */
-function knownOf(n: number): Known {
+function knownOf(n: number): RecordedValues {
   const served = n % 10 !== 0;
   return {
     ...{ request: idOf(n), atMs: startMs + n * 1000, position: 3, host: 'shared', operation: 'chat' },

@@ -3,7 +3,7 @@
  * sample is spread evenly over organisations, hosts and models. Each line says how many requests it stands for.
  */
 import { setImmediate } from 'node:timers/promises';
-import type { GatewayQuery, GatewaySampled } from '../../schemas/admin/gateway-requests.ts';
+import type { GatewayQuery, GatewaySample } from '../../schemas/admin/gateway-requests.ts';
 import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import type { DecisionJournal } from './decision-journal.ts';
@@ -47,7 +47,7 @@ export async function* requestSample(
   const taken = sample.taken();
   for (let at = 0; at < taken.length; at += linesPerTurn) {
     yield taken.slice(at, at + linesPerTurn).map(({ request, requests }) => {
-      const sampled: GatewaySampled = {
+      const sampled: GatewaySample = {
         requests: requests * oneIn,
         decision: toDecisionRecord(request, gateway),
       };

@@ -8,7 +8,7 @@ import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { visitorPrefix } from '../../shared/decision/authenticate.ts';
 import { type Counters, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import type { LimitKind, LimitUsers, RateWindow } from '../../shared/decision/limits.ts';
-import type { Exhausted } from '../../shared/decision/refusal.ts';
+import type { ExhaustedLimit } from '../../shared/decision/refusal.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
 import type { TierLimits } from '../../shared/snapshot/lookup.ts';
 
@@ -112,7 +112,7 @@ export class LocalCounters implements Counters {
 
   /** Waits for room in a limit that other gateways hold. Returns undefined if waiting cannot help. */
   waitForRoom(
-    { kind, subject, limit, weight }: Exhausted,
+    { kind, subject, limit, weight }: ExhaustedLimit,
     nowMs: number,
     untilMs: number,
     signal: AbortSignal,

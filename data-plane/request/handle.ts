@@ -26,7 +26,7 @@ import { RequestRecord } from './request-record.ts';
 import { type Reservation, reserveOrWait } from './reserve.ts';
 import { SeenCounters } from './seen-counters.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
-import { answerTokens, type Measured, measure } from './token-budget.ts';
+import { answerTokens, measure, type RequestMeasure } from './token-budget.ts';
 
 /** Handles one request completely. Never rejects. */
 export async function handle(
@@ -159,7 +159,7 @@ function recordPlacement(record: RequestRecord, decision: Decision): Placement {
 }
 
 interface PlacedRequest extends MeteredDecision {
-  readonly measured: Measured;
+  readonly measured: RequestMeasure;
   readonly choose: NodeChooser;
 }
 

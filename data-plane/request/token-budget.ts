@@ -16,7 +16,7 @@ import type { AskedRequest } from '../surfaces/common/asked.ts';
 import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 
-export interface Measured {
+export interface RequestMeasure {
   /** Number of tokens in the prompt: counted by a node, or else estimated. */
   readonly tokens: number;
   /** Nodes that may serve the request. If a node has counted the prompt, only that node. */
@@ -32,7 +32,7 @@ export function measure(
   placement: Placement,
   choose: NodeChooser,
   record: { promptCounted?: number | undefined } = {},
-): Measured | Promise<Measured> {
+): RequestMeasure | Promise<RequestMeasure> {
   const { decision, facts } = reservation;
   const { candidates } = placement;
   const bounds = computeBudget(decision.tier, asked.maxTokens, asked.promptBytes, asked.likelyTokens);
@@ -49,7 +49,7 @@ function computeBudget(
   maxTokens: number | undefined,
   promptBound: number,
   promptEstimate: number,
-): Measured['budgetFor'] {
+): RequestMeasure['budgetFor'] {
   return ({ windowTokens }) => ({
     asked: maxTokens,
     // A number that the client requested was already checked against the tier. Without one, the tier's limit applies.
@@ -59,19 +59,19 @@ function computeBudget(
   });
 }
 
-interface Uncounted {
+interface UncountedRequest {
   readonly asked: AskedRequest;
   readonly candidates: readonly Route[];
-  readonly bounds: Measured['budgetFor'];
+  readonly bounds: RequestMeasure['budgetFor'];
 }
 
 async function countOnNode(
   gateway: Gateway,
   { decision: { tier, subject }, lease }: Reservation,
-  { asked, candidates: all, bounds }: Uncounted,
+  { asked, candidates: all, bounds }: UncountedRequest,
   choose: NodeChooser,
   record: { promptCounted?: number | undefined },
-): Promise<Measured> {
+): Promise<RequestMeasure> {
   const { maxTokens } = asked;
   const { tokens, candidates } = await countAtOne(
     gateway,
@@ -94,7 +94,7 @@ async function countOnNode(
 /** Token limit that is sent to a node if neither the request, the tier nor the node has one. */
 const answerTokensDefault = 4096;
 
-export interface Counted {
+export interface TokenCount {
   /** Number of tokens, or undefined if no node could count them. */
   readonly tokens: number | undefined;
   /** Nodes that may still serve the request. If a node has received the prompt, only that node. */
@@ -110,7 +110,7 @@ export async function countAtOne(
   candidates: readonly Route[],
   { asked, owner }: { readonly asked: AskedRequest; readonly owner: string },
   choose: NodeChooser,
-): Promise<Counted> {
+): Promise<TokenCount> {
   const untilMs = performance.now() + searchMs;
   // For embeddings and scores, the bounds on the number of tokens suffice.
   let left = asked.kind === 'chat' ? candidates : [];

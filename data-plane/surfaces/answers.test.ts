@@ -13,8 +13,8 @@ import {
   type NodeEvent,
   ranBy,
   rebuiltBy,
+  type Setup,
   streamOf,
-  type Wanted,
 } from '../../test/support/surface-answers.ts';
 import { NodeFailure } from './common/node-failure.ts';
 
@@ -33,7 +33,7 @@ const called = (index: number, name: string, input: string) =>
 const grown = (index: number, input: string) =>
   chunk({ tool_calls: [{ index, function: { arguments: input } }] });
 const usageChunk = { choices: [], usage: { prompt_tokens: 9, completion_tokens: 4 } };
-const withTools: Wanted = { tools: true };
+const withTools: Setup = { tools: true };
 
 /** Words in a node's answer that would reveal where a request ran. */
 const revealing =
@@ -136,9 +136,9 @@ const ends: readonly (readonly [
 ];
 
 describe.each(answerSurfaces)('$name', (surface) => {
-  const run = (pieces: readonly Uint8Array[], wanted?: Wanted) => ranBy(surface, pieces, wanted);
-  const runEvents = (events: readonly NodeEvent[], wanted?: Wanted) => run([bytesOf(events)], wanted);
-  const rebuilt = (given: unknown, wanted?: Wanted) =>
+  const run = (pieces: readonly Uint8Array[], wanted?: Setup) => ranBy(surface, pieces, wanted);
+  const runEvents = (events: readonly NodeEvent[], wanted?: Setup) => run([bytesOf(events)], wanted);
+  const rebuilt = (given: unknown, wanted?: Setup) =>
     surface.readWhole(rebuiltBy(surface, given, wanted).body);
 
   test.each(Object.entries(streams))('a whole stream completes: %s', (name, [text, prompt, completion]) => {

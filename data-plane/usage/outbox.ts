@@ -12,7 +12,7 @@ import { type OutboxFile, openOutboxFile } from './outbox-file.ts';
 import type { OutboxLedger } from './outbox-ledger.ts';
 import { SegmentReader } from './segment-reader.ts';
 import { type Shipment, Shipper } from './shipper.ts';
-import { Taking } from './taking.ts';
+import { RowBatch } from './taking.ts';
 import { type LogStart, usageFolderOf } from './usage-log.ts';
 
 const rowsMaxDefault = 5_000_000;
@@ -196,7 +196,7 @@ export class Outbox {
   /** Counts some rows in one transaction. Returns false if there were none. */
   #take(): boolean {
     if (this.#reader.position !== this.taken) this.#reader.seek(this.taken);
-    const taking = new Taking(this.file, this.#marked);
+    const taking = new RowBatch(this.file, this.#marked);
     while (taking.records < takenAtOnceMax && this.#reader.position < this.#end) {
       const group = this.#reader.next(this.#isStart);
       if (group === undefined) break;
@@ -219,7 +219,7 @@ export class Outbox {
   }
 
   #afterWrite(
-    { faults, records }: Taking,
+    { faults, records }: RowBatch,
     entries: readonly CounterEntry[],
     settled: readonly CounterEntry[],
   ): void {
@@ -241,7 +241,7 @@ export class Outbox {
     const { oldest = 0 } = this.#reader;
     const first = this.#reader.next(true);
     this.#reader.seek(this.taken);
-    if (oldest <= this.taken && (first === undefined || new Taking(this.file, '').isOwn(first))) return;
+    if (oldest <= this.taken && (first === undefined || new RowBatch(this.file, '').isOwn(first))) return;
     const kept = keepAside(this.#reader.paths, this.#now()).join(', ');
     this.#report(new Error(`usage rows of another database are not billed: ${kept}`));
   }

@@ -37,11 +37,11 @@ async function record(count: number): Promise<void> {
     await box.record(...Array.from({ length: Math.min(left, 500) }, () => usageRow()));
 }
 
-interface Published {
+interface PublishedRow {
   readonly incarnation: string;
   readonly n: number;
 }
-function rowsOf(topic: MemoryTopic): Published[][] {
+function rowsOf(topic: MemoryTopic): PublishedRow[][] {
   return topic.read(0, 1_000_000, Number.MAX_SAFE_INTEGER).map(({ value }) => JSON.parse(value.toString()));
 }
 async function recordsIn(topic: MemoryTopic, count: number): Promise<void> {

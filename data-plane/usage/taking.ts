@@ -5,7 +5,7 @@ import { type ReadRows, readUsage, Sums, textsIn } from './rows.ts';
 import type { ReadSegmentGroup } from './segment-reader.ts';
 import { headingIn } from './usage-log.ts';
 
-export class Taking {
+export class RowBatch {
   taken: TakenPlace;
   records = 0;
   /** Sums of the counted rows. `settled` also includes the refused rows. */

@@ -61,7 +61,7 @@ export const gatewayPulseSchema = z.object({ missed: count });
 
 /** Sampled decision, with the number of requests of its organisation, host and model that it represents. */
 export const gatewaySampledSchema = z.object({ requests: z.number().min(0), decision: decisionRecordSchema });
-export type GatewaySampled = z.infer<typeof gatewaySampledSchema>;
+export type GatewaySample = z.infer<typeof gatewaySampledSchema>;
 
 /** Last line of a sample of decisions. */
 export const gatewaySampleEndSchema = z.object({

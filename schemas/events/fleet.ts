@@ -151,7 +151,7 @@ const skeletonSchema = lenient({
 });
 type Skeleton = z.infer<typeof skeletonSchema>;
 
-interface Identified {
+interface FleetItem {
   readonly id?: string | undefined;
 }
 type Path = readonly (string | number)[];
@@ -159,7 +159,7 @@ interface FleetFault {
   readonly path: Path;
   readonly message: string;
 }
-interface Named extends Identified {
+interface LocatedItem extends FleetItem {
   readonly path: Path;
 }
 
@@ -168,18 +168,18 @@ function crossFaults(document: unknown): FleetFault[] {
   return [...duplicates(fleet), ...unknownModels(fleet), ...unknownTiers(fleet)];
 }
 
-function withIdPaths(items: readonly Identified[], path: Path): Named[] {
+function withIdPaths(items: readonly FleetItem[], path: Path): LocatedItem[] {
   return items.map(({ id }, index) => ({ path: [...path, index, 'id'], id }));
 }
-function withPaths(items: readonly (string | undefined)[], path: Path): Named[] {
+function withPaths(items: readonly (string | undefined)[], path: Path): LocatedItem[] {
   return items.map((id, index) => ({ path: [...path, index], id }));
 }
 
 /** Returns all lists whose ids must be unique. Nodes of all places share one name space, and so do stacks. */
-function uniqueLists(fleet: Skeleton): [kind: string, ids: Named[]][] {
-  const stacks: Named[] = [];
+function uniqueLists(fleet: Skeleton): [kind: string, ids: LocatedItem[]][] {
+  const stacks: LocatedItem[] = [];
   const placed = withIdPaths(fleet.pool.nodes, ['pool', 'nodes']);
-  const lists: [string, Named[]][] = [
+  const lists: [string, LocatedItem[]][] = [
     ['model', withIdPaths(fleet.models ?? [], ['models'])],
     ['tier', withIdPaths(fleet.tiers ?? [], ['tiers'])],
     ['organisation', withIdPaths(fleet.organisations, ['organisations'])],

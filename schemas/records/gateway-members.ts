@@ -90,7 +90,7 @@ export type MemberValue<Name extends GatewayMember> = Rows[Name] extends {
 export type GatewayMembers = {
   readonly [Name in GatewayMember]: MemberValue<Name> | false | undefined;
 };
-type Reported<Name extends GatewayMember> = { readonly [Each in Name]?: MemberValue<Each> };
+type MemberReport<Name extends GatewayMember> = { readonly [Each in Name]?: MemberValue<Each> };
 
 export const gatewayMemberNames = Object.keys(gatewayMembers) as GatewayMember[];
 export const shownMembers = gatewayMemberNames.filter(
@@ -101,11 +101,11 @@ export const shownMembers = gatewayMemberNames.filter(
 export function reportedMembers<Name extends GatewayMember>(
   names: readonly Name[],
   members: { readonly [Each in Name]?: MemberValue<Each> | false | undefined },
-): Reported<Name> {
+): MemberReport<Name> {
   const isThere = (value: unknown): boolean =>
     value !== undefined && value !== false && !(Array.isArray(value) && value.length === 0);
   const there = names.flatMap((name) => (isThere(members[name]) ? [[name, members[name]] as const] : []));
-  return Object.fromEntries(there) as Reported<Name>;
+  return Object.fromEntries(there) as MemberReport<Name>;
 }
 
 /** Member to display, without the type of its value. */

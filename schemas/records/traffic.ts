@@ -116,10 +116,10 @@ export function addTraffic(sums: TrafficSums, more: TrafficSums): void {
   }
 }
 
-export type Refused = z.infer<typeof refusedSchema>;
+export type Refusals = z.infer<typeof refusedSchema>;
 
 /** Returns the sum of both counts, with the newest request of the two. */
-export function addRefused(before: Refused | undefined, refused: Refused): Refused {
+export function addRefused(before: Refusals | undefined, refused: Refusals): Refusals {
   if (before === undefined) return { ...refused };
   const newest = before.lastAtMs > refused.lastAtMs ? before : refused;
   return { ...newest, requests: before.requests + refused.requests };

@@ -58,14 +58,14 @@ const shape = {
     .max(100),
 };
 
-interface Owned {
+interface RowOwner {
   readonly organisation: string | null;
   readonly visitor?: string | undefined;
   readonly period: string | null;
   readonly draw: string;
 }
 /** Checks that a row belongs either to an organisation's period or to a visitor, who can use only the pool. */
-function hasOneOwner({ organisation, visitor, period, draw }: Owned): boolean {
+function hasOneOwner({ organisation, visitor, period, draw }: RowOwner): boolean {
   if (visitor === undefined) return organisation !== null && period !== null;
   return organisation === null && period === null && draw === 'pool';
 }

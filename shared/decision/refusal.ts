@@ -3,7 +3,7 @@ import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schema
 import { type Cause, type CauseWithType, causes, causeText } from './causes.ts';
 
 /** Limit that had no room for the request. */
-export interface Exhausted {
+export interface ExhaustedLimit {
   readonly kind: 'rate' | 'concurrency';
   readonly subject: string;
   readonly limit: number;
@@ -18,7 +18,7 @@ export interface RefusalOptions {
   /** Id of the refused key, for the decision journal. It is never shown to the client. */
   readonly keyId?: string | undefined;
   /** The full limit, if waiting or the end of other requests will make room for the request. */
-  readonly exhausted?: Exhausted;
+  readonly exhausted?: ExhaustedLimit;
 }
 
 /** Refusal for requests that the service itself cannot accept at present, regardless of the nodes' state. */
@@ -37,7 +37,7 @@ export class Refusal extends Error {
   readonly reason: string;
   readonly retryAfterSeconds: number | undefined;
   readonly keyId: string | undefined;
-  readonly exhausted: Exhausted | undefined;
+  readonly exhausted: ExhaustedLimit | undefined;
 
   constructor(cause: Cause, message: string, options: RefusalOptions = {}) {
     // Skip the stack trace, because nobody reads it and creating it costs more than the decision.

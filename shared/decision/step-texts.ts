@@ -17,7 +17,7 @@ export interface NodeReport {
 }
 
 /** Look-ups that a step's text needs. */
-export interface Described {
+export interface StepContext {
   readonly model: string;
   /** Whether the prompt's token count is an upper bound. */
   readonly isBound: boolean;
@@ -28,7 +28,7 @@ export interface Described {
   isInstalled(place: PlaceKey): boolean;
 }
 
-export type Describe = (step: Step, of: Described) => StepText;
+export type Describe = (step: Step, of: StepContext) => StepText;
 
 /** Texts for each result of a step. A plain string cites all rows that the step read. */
 export interface StepTexts {
@@ -79,7 +79,7 @@ export const refusedKey: Describe = (step, of) =>
 
 function keyText(
   { facts: { keyId, organisation } }: Step,
-  of: Described,
+  of: StepContext,
   text: (name: string, owner: string) => string,
 ): StepText {
   const id = String(keyId);
@@ -109,7 +109,7 @@ function planMarks({ reads }: Step): Read[] {
 
 /** Builds a text about a tier's limit. The text cites the tier's row. */
 const tierLimit =
-  (text: (facts: StepFacts, of: Described) => string): Describe =>
+  (text: (facts: StepFacts, of: StepContext) => string): Describe =>
   ({ facts }, of) => {
     const { tier } = facts;
     return plain(
@@ -242,7 +242,7 @@ function nodeMark({ id, mark }: NodeReport): Read {
 export function describeStep(
   step: Step,
   { ok, assumed, refused = said }: StepTexts,
-  of: Described,
+  of: StepContext,
 ): StepText {
   const texts = { ok, assumed, refused, skipped: notAsked };
   const text = texts[step.result] ?? notAsked;

@@ -4,12 +4,12 @@ import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { causeNames, causes, causeText, findCause } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Step } from './step.ts';
-import { type Described, describeStep } from './step-texts.ts';
+import { describeStep, type StepContext } from './step-texts.ts';
 import { stepNames, steps } from './steps.ts';
 import { Trace } from './trace.ts';
 
 const detail = 'status 500';
-const state: Described = {
+const state: StepContext = {
   ...{ model: 'm', isBound: false },
   nameOf: (_table, id) => id,
   nodesAt: () => [],

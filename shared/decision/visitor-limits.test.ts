@@ -25,9 +25,9 @@ snapshot.apply(
   ]),
 );
 
-type Counted = Partial<Question['counters']>;
+type CounterValues = Partial<Question['counters']>;
 
-function asked(counters: Counted, network: string | null = 'n-1') {
+function asked(counters: CounterValues, network: string | null = 'n-1') {
   const facts = buildFacts({
     ...{ operation: 'chat', host: 'shared', model: 'echo', visitor: 'v-1', network: network ?? undefined },
     ...{ promptTokensMax: 1, promptTokensLeast: undefined, maxTokens: 1 },
@@ -49,7 +49,7 @@ function asked(counters: Counted, network: string | null = 'n-1') {
 /** Result for a visitor within all limits: the request is refused at a later step, because no node answers. */
 const passed = { type: 'InferenceUnavailableError', step: 'nodes' };
 
-test.each<[string, Counted, object]>([
+test.each<[string, CounterValues, object]>([
   ['no use', {}, passed],
   ['a network just below its turns', { networkTurns: 5 }, passed],
   [

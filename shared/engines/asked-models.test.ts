@@ -4,7 +4,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { AskedModels } from './asked-models.ts';
-import { type Probed, probe } from './probe.ts';
+import { type ProbeResult, probe } from './probe.ts';
 
 interface Model {
   readonly id: string;
@@ -16,7 +16,7 @@ interface Engine {
   models: readonly Model[];
   show: Show;
   readonly asked: string[];
-  probe(): Promise<Probed>;
+  probe(): Promise<ProbeResult>;
 }
 
 const open: (() => void)[] = [];

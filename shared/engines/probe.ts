@@ -5,7 +5,7 @@ import type { AskedModels, ProbeTarget } from './asked-models.ts';
 import { dialects } from './dialects.ts';
 import { modelsPath, servedModels } from './node-answers.ts';
 
-export type Probed =
+export type ProbeResult =
   | {
       readonly up: true;
       readonly models: readonly string[];
@@ -22,7 +22,7 @@ const timeoutDefaultMs = 2000;
 const modelsMax = 1000;
 
 /** Whether a probe says nothing about the node, because this process could not open a connection. */
-export function provesNothing(probed: Probed): boolean {
+export function provesNothing(probed: ProbeResult): boolean {
   return !probed.up && probed.isOwnFault === true;
 }
 
@@ -31,7 +31,7 @@ export async function probe(
   target: ProbeTarget,
   asked: AskedModels,
   timeoutMs = timeoutDefaultMs,
-): Promise<Probed> {
+): Promise<ProbeResult> {
   try {
     const health = await askNode(target, dialects[target.dialect].healthPath, timeoutMs);
     await health.body.dump();
@@ -47,11 +47,11 @@ export async function probe(
   }
 }
 
-function answeredBadly(reason: string): Probed {
+function answeredBadly(reason: string): ProbeResult {
   return { up: false, reason, silent: false };
 }
 
-async function probeModels(target: ProbeTarget, asked: AskedModels, answer: unknown): Promise<Probed> {
+async function probeModels(target: ProbeTarget, asked: AskedModels, answer: unknown): Promise<ProbeResult> {
   const served = servedModels(target.dialect, answer).slice(0, modelsMax);
   const named = served.filter(({ name }) => name.length <= 200);
   const models = named.map(({ name }) => name);
@@ -64,7 +64,7 @@ async function probeModels(target: ProbeTarget, asked: AskedModels, answer: unkn
   return { up: true, models, windows, imageModels, rerankModels };
 }
 
-function failedProbe(error: unknown): Probed {
+function failedProbe(error: unknown): ProbeResult {
   if (error instanceof SyntaxError) return answeredBadly('models answered no JSON');
   if (isOutOfFiles(error)) return { up: false, reason: 'not probed', silent: true, isOwnFault: true };
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';

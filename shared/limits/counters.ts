@@ -234,7 +234,7 @@ export function isNearEnd(tokens: number, left: number, live: number): boolean {
   return tokens >= left / urgentPart / Math.max(live, 1);
 }
 
-interface Unpublished {
+interface UnpublishedTokens {
   readonly sinceMs: number;
   tokens: number;
 }
@@ -242,7 +242,7 @@ interface Unpublished {
 /** Decides when the changed entries of a replica are published. */
 export class PublishPlan {
   /** Entries that changed since they were last published, by key. */
-  readonly #unpublished = new Map<string, Unpublished>();
+  readonly #unpublished = new Map<string, UnpublishedTokens>();
   /** Total allowance in tokens by key. Unlimited keys are absent. */
   readonly #limits = new Map<string, number>();
 

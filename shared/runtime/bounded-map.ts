@@ -1,13 +1,13 @@
 /** A map of bounded size. Use it for keys that callers choose, so that they cannot exhaust the memory. */
 
 /** Entries that are dropped to make room: `all` if they are cheap to recompute, or only the `oldest` one. */
-export type Dropped = 'all' | 'oldest';
+export type Eviction = 'all' | 'oldest';
 
 export class BoundedMap<Key, Value> extends Map<Key, Value> {
   readonly #sizeMax: number;
-  readonly #dropped: Dropped;
+  readonly #dropped: Eviction;
 
-  constructor(sizeMax: number, dropped: Dropped) {
+  constructor(sizeMax: number, dropped: Eviction) {
     super();
     this.#sizeMax = sizeMax;
     this.#dropped = dropped;

@@ -12,14 +12,14 @@ const fixture = (name: string): string =>
   new URL(`../../test/fixtures/tls/${name}`, import.meta.url).pathname;
 const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
 
-interface Bounded {
+interface BoundedServer {
   readonly port: number;
   readonly logged: object[];
   open(from?: string): Promise<RawPeer>;
   value(name: string, labels?: Record<string, string>): Promise<number | undefined>;
 }
 
-async function bounded(limits: Partial<ConnectionLimits>, tls = false): Promise<Bounded> {
+async function bounded(limits: Partial<ConnectionLimits>, tls = false): Promise<BoundedServer> {
   const registry = new Registry();
   const logged: object[] = [];
   const logger = { warn: (fields: object) => logged.push(fields) };

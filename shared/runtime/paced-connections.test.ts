@@ -25,7 +25,7 @@ interface Line {
   readonly address: string;
 }
 
-interface Paced {
+interface PacedServer {
   /** Time of the clock that determines the pace, in ms. Tests advance it by hand. */
   nowMs: number;
   /** Client addresses in the order in which their requests were handled. */
@@ -37,7 +37,7 @@ interface Paced {
   readonly logged: Line[];
 }
 
-async function paced(tls = false): Promise<Paced> {
+async function paced(tls = false): Promise<PacedServer> {
   const registry = new Registry();
   const handled: string[] = [];
   const sockets: Socket[] = [];
@@ -77,7 +77,7 @@ async function paced(tls = false): Promise<Paced> {
   });
 }
 
-async function flood(server: Paced, from: string, count: number): Promise<RawPeer[]> {
+async function flood(server: PacedServer, from: string, count: number): Promise<RawPeer[]> {
   const before = server.sockets.length;
   const peers = await Promise.all(Array.from({ length: count }, () => server.open(from)));
   await until(() => server.sockets.length - before === count);

@@ -22,14 +22,14 @@ const shareOfRoom = 1 / 4;
 /** Time in ms between two checks while connections are waiting. */
 const lookMs = 10;
 
-interface Paced extends Omit<Pace, 'answer'> {
+interface PaceRules extends Omit<Pace, 'answer'> {
   readonly peerPrefix: (address: string | undefined) => string;
   /** Closes a connection for which there is no room, even if it was waiting already. */
   readonly refuse: (socket: Socket) => void;
 }
 
 /** Limits the rate of a server's new connections. Call it before `listen` and before adding `connection` listeners. */
-export function paceConnections(server: Server, paced: Paced): void {
+export function paceConnections(server: Server, paced: PaceRules): void {
   const { monotonicMs = () => performance.now() } = paced;
   const limit = new RateLimit(rate, monotonicMs());
   const own = server.listeners('connection') as ((socket: Socket) => void)[];
@@ -67,7 +67,7 @@ export function paceConnections(server: Server, paced: Paced): void {
 }
 
 /** Whether the peer's connection may wait. If the room is full, it may replace the newest one of the peer with the most. */
-function makeRoom(waiting: TurnQueue<Socket>, peer: string, refuse: Paced['refuse']): boolean {
+function makeRoom(waiting: TurnQueue<Socket>, peer: string, refuse: PaceRules['refuse']): boolean {
   const count = waiting.countOf(peer);
   if (count < (waitingMax - waiting.size) * shareOfRoom) return true;
   const replaced = count === 0 ? waiting.takeFromMost() : undefined;

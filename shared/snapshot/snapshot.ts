@@ -35,7 +35,7 @@ export interface Halt {
 }
 
 /** Folds events temporarily. Returns the reasons why some were skipped. The events are undone when the preview ends. */
-export type FoldPreviewed = (events: Iterable<KnownEvent>, context: EventContext) => readonly string[];
+export type PreviewFold = (events: Iterable<KnownEvent>, context: EventContext) => readonly string[];
 
 /** An open snapshot file. Used as a `State`, it shows the state after its last commit. */
 export class Snapshot implements State {
@@ -169,7 +169,7 @@ export class Snapshot implements State {
   }
 
   /** Calls `work` with a function that folds events on top of the current state. Undoes all of them afterwards. */
-  preview<Result>(work: (fold: FoldPreviewed) => Result): Result {
+  preview<Result>(work: (fold: PreviewFold) => Result): Result {
     return this.#rolledBack(() =>
       work((events, context) => {
         this.#stamp.seq = context.seq;

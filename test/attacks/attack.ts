@@ -9,7 +9,7 @@ import { scaledMs } from '../support/budget.ts';
 import { operatorToken } from '../support/process-fleet.ts';
 import { type AttackFleet, agentNode, bystander, residentMiBMax, small } from './fleet.ts';
 import type { HostileServer } from './hostile-server.ts';
-import type { Plan, Seen } from './observer.ts';
+import type { Plan, WaitsByName } from './observer.ts';
 
 export interface Stage {
   readonly fleet: AttackFleet;
@@ -37,7 +37,7 @@ export interface Attack {
 export interface Outcome {
   readonly name: string;
   readonly at: string;
-  readonly seen: Seen;
+  readonly seen: WaitsByName;
   readonly residentMiB: Readonly<Record<string, number>>;
   readonly turnsMs: Readonly<Record<string, number>>;
   readonly faults: readonly string[];
@@ -86,10 +86,10 @@ export class Observer {
   }
 
   /** Returns everything observed since the last call. */
-  async seen(): Promise<Seen> {
+  async seen(): Promise<WaitsByName> {
     this.#child.stdin?.write('\n');
     const { value } = await this.#lines.next();
-    return JSON.parse(String(value)) as Seen;
+    return JSON.parse(String(value)) as WaitsByName;
   }
 
   async close(): Promise<void> {
@@ -136,9 +136,9 @@ export async function runAttack(
 }
 
 /** Observes for this time, then until every caller has been answered once, which takes longer on a busy machine. */
-async function observed(observer: Observer, seconds: number): Promise<Seen> {
+async function observed(observer: Observer, seconds: number): Promise<WaitsByName> {
   const startMs = performance.now();
-  let seen: Seen = {};
+  let seen: WaitsByName = {};
   for (let restMs = seconds * 1000; restMs > 0; ) {
     await pause(restMs);
     seen = merged(seen, await observer.seen());
@@ -148,7 +148,7 @@ async function observed(observer: Observer, seconds: number): Promise<Seen> {
   return seen;
 }
 
-function merged(before: Seen, after: Seen): Seen {
+function merged(before: WaitsByName, after: WaitsByName): WaitsByName {
   return Object.fromEntries(
     Object.entries(after).map(([caller, waits]) => {
       const { answers = 0, refusals = 0, longestMs = 0, fault = '' } = before[caller] ?? {};

@@ -16,7 +16,7 @@ import {
   type Plane,
   ProcessFleet,
 } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
 export const attacked = 'acme';
@@ -49,7 +49,7 @@ const meter = new URL('../support/turn-meter.mjs', import.meta.url).href.replace
 
 export class AttackFleet extends ProcessFleet {
   readonly keys: Record<string, DevSecret> = {};
-  readonly processes = new Map<string, Started<unknown>>();
+  readonly processes = new Map<string, Launch<unknown>>();
   hostileNodeToken = '';
   readonly #options: AttackFleetOptions;
   #plane: Plane | undefined;
@@ -171,7 +171,7 @@ export class AttackFleet extends ProcessFleet {
     await operator.confirmed(await operator.position(), 30);
   }
 
-  async #bounded<Ready>(name: string, start: () => Promise<Started<Ready>>): Promise<Started<Ready>> {
+  async #bounded<Ready>(name: string, start: () => Promise<Launch<Ready>>): Promise<Launch<Ready>> {
     const started = await start();
     this.processes.set(name, started);
     return started;

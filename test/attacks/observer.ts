@@ -35,7 +35,7 @@ export interface Waits {
   /** Message of the last refusal. */
   fault: string;
 }
-export type Seen = Readonly<Record<string, Waits>>;
+export type WaitsByName = Readonly<Record<string, Waits>>;
 
 const betweenMs = 100;
 const againMs = 20;

@@ -115,13 +115,13 @@ const some = <Value>(values: readonly Value[]): Value[] => values.filter(() => r
 const stack = () => oneOf(Object.values(stacks));
 const model = () => oneOf(models);
 
-type Asked = Extract<EffectRequest, { readonly method: string }>;
-const command = (method: Asked['method'], path: string, body?: object): Asked => ({
+type EffectCommand = Extract<EffectRequest, { readonly method: string }>;
+const command = (method: EffectCommand['method'], path: string, body?: object): EffectCommand => ({
   ...{ method, path },
   ...(body && { body }),
 });
 /** Commands that often change responses. If the state refuses a drawn command, another is drawn. */
-const drawn: readonly (() => Asked)[] = [
+const drawn: readonly (() => EffectCommand)[] = [
   () => command('PUT', `/tiers/${oneOf(tiers)}`, { models: random() < 0.2 ? '*' : some(models) }),
   () => command('PATCH', `/organisations/${oneOf(organisations)}`, { tier: oneOf([...tiers, null]) }),
   () => command('PATCH', `/organisations/${oneOf(organisations)}`, { suspended: random() < 0.5 }),

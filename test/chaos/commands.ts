@@ -36,7 +36,7 @@ export interface StreamOptions {
   readonly undecidedMsMax?: number;
 }
 
-interface Wanted {
+interface ChaosCommand {
   readonly path: string;
   readonly body?: unknown;
 }
@@ -69,7 +69,7 @@ export async function stream(options: StreamOptions): Promise<Stream> {
   return { sent, troubles };
 }
 
-function wantedFrom(random: () => number, n: number, keys: readonly string[]): Wanted {
+function wantedFrom(random: () => number, n: number, keys: readonly string[]): ChaosCommand {
   const kind = random();
   const key = keys[Math.floor(random() * keys.length)];
   if (kind < 0.25 && key !== undefined) return { path: `/keys/${key}/revoke` };
@@ -86,7 +86,7 @@ interface Worker {
 
 async function decide(
   { planes, undecidedMsMax = 120_000 }: StreamOptions,
-  { path, body }: Wanted,
+  { path, body }: ChaosCommand,
   { random, number, troubles }: Worker,
 ): Promise<Sent & { readonly answer?: AdminAnswer }> {
   const id = randomUUID();

@@ -30,7 +30,7 @@ export interface Key {
   readonly value: string;
 }
 
-export interface Folded {
+export interface Replay {
   readonly position: number;
   readonly digest: string;
   readonly skipped: number;
@@ -61,7 +61,7 @@ export class ChaosFleet extends ProcessFleet {
   }
 
   /** Folds the whole log into memory. Rejects after one minute. */
-  async replay(logUrl = this.logUrl): Promise<Folded & { readonly commits: ReadonlyMap<string, number[]> }> {
+  async replay(logUrl = this.logUrl): Promise<Replay & { readonly commits: ReadonlyMap<string, number[]> }> {
     const log = await openLog(logUrl, { topic: 'headgate.control' });
     const snapshot = memorySnapshot();
     const replicator = new Replicator({ snapshot, log });
@@ -109,7 +109,7 @@ export async function complete(
 }
 
 /** Reads what a control plane or gateway has folded from its metrics and health endpoints. */
-async function foldedBy(process: Plane | Gateway): Promise<Folded> {
+async function foldedBy(process: Plane | Gateway): Promise<Replay> {
   const skipped = await metric(process, 'headgate_fold_skipped_total');
   if ('admin' in process) {
     const { position, digest } = await process.admin.call('GET', '/status');

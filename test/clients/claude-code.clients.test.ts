@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { DevAdmin } from '../../tools/dev/dev-admin.ts';
-import { type Started, startDev } from '../support/processes.ts';
-import { type ClaudeCode, openClaudeCode, type Printed, type Settings } from './claude-code.ts';
+import { type Launch, startDev } from '../support/processes.ts';
+import { type ClaudeCode, type ClaudeOutput, openClaudeCode, type Settings } from './claude-code.ts';
 import { openWire, type Wire } from './wire.ts';
 
 interface Dev {
@@ -22,7 +22,7 @@ const dot =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
 let dir: string;
-let dev: Started<Dev>;
+let dev: Launch<Dev>;
 let admin: DevAdmin;
 let wire: Wire;
 let claude: ClaudeCode;
@@ -70,7 +70,7 @@ const recorded = async (): Promise<number> => {
   return usage.totalTokens;
 };
 
-const tokensOf = ({ usage }: Printed) => usage.input_tokens + usage.output_tokens;
+const tokensOf = ({ usage }: ClaudeOutput) => usage.input_tokens + usage.output_tokens;
 
 test.each(['ANTHROPIC_AUTH_TOKEN', 'ANTHROPIC_API_KEY'] as const)(
   'Authentication 2: with its key in %s, Claude Code asks, runs the called tool and reads the final answer',

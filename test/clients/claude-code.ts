@@ -28,7 +28,7 @@ export interface Settings {
 }
 
 /** Output that Claude Code prints with `--output-format json`. */
-export interface Printed {
+export interface ClaudeOutput {
   readonly result: string;
   readonly is_error: boolean;
   readonly api_error_status: number | null;
@@ -42,7 +42,7 @@ export interface ClaudeCode {
   readonly cwd: string;
   /** Other hosts that the program tried to reach. */
   readonly asked: readonly string[];
-  run(settings: Settings, prompt: string, ...args: readonly string[]): Promise<Printed>;
+  run(settings: Settings, prompt: string, ...args: readonly string[]): Promise<ClaudeOutput>;
   close(): Promise<void>;
 }
 
@@ -96,7 +96,7 @@ async function print(
   cwd: string,
   [prompt = '', ...args]: readonly string[],
   env: Readonly<Record<string, string>>,
-): Promise<Printed> {
+): Promise<ClaudeOutput> {
   const child = spawn(program, ['-p', prompt, '--output-format', 'json', ...args], {
     cwd,
     env,
@@ -115,5 +115,5 @@ async function print(
   const [code, signal] = await once(child, 'close');
   if (!printed.startsWith('{'))
     throw new Error(`Claude Code ended with ${code ?? signal}: ${said}${printed}`);
-  return JSON.parse(printed) as Printed;
+  return JSON.parse(printed) as ClaudeOutput;
 }

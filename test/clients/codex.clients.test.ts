@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { DevAdmin } from '../../tools/dev/dev-admin.ts';
-import { type Started, startDev } from '../support/processes.ts';
+import { type Launch, startDev } from '../support/processes.ts';
 import { type Codex, type CodexRun, type CodexSettings, openCodex } from './codex.ts';
 import { openWire, type Wire } from './wire.ts';
 
@@ -22,7 +22,7 @@ const dot =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
 let dir: string;
-let dev: Started<Dev>;
+let dev: Launch<Dev>;
 let admin: DevAdmin;
 let wire: Wire;
 let codex: Codex;

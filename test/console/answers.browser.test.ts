@@ -85,13 +85,13 @@ test('pages and commands agree on all tokens and on those that count against the
   });
 });
 
-interface Refused {
+interface RefusalAnswer {
   readonly status: number;
   readonly request: string;
   readonly message: string;
 }
 
-async function ask(organisation: string, model: string): Promise<Refused> {
+async function ask(organisation: string, model: string): Promise<RefusalAnswer> {
   const answer = await fleet.ask(organisation, model);
   const { error } = (await answer.json()) as { error?: { message: string } };
   const request = answer.headers.get('x-request-id') ?? '';

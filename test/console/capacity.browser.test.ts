@@ -7,9 +7,9 @@ import { launchBrowser, WatchedPage } from '../support/browser.ts';
 import { button, heading } from '../support/console-fleet.ts';
 import { quiet } from '../support/fleet.ts';
 import { operatorToken, ProcessFleet } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 
-type ConsolePlane = Started<{ readonly admin: string; readonly console: string }>;
+type ConsolePlane = Launch<{ readonly admin: string; readonly console: string }>;
 type Admin = ReturnType<ProcessFleet['admin']>;
 
 const stack = 'stk-amber-otter-9k2f';

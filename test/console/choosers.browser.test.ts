@@ -5,9 +5,9 @@ import { launchBrowser, WatchedPage } from '../support/browser.ts';
 import { button, heading } from '../support/console-fleet.ts';
 import { largeFleet } from '../support/large-fleet.ts';
 import { operatorToken, ProcessFleet } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 
-type ConsolePlane = Started<{ readonly admin: string; readonly console: string }>;
+type ConsolePlane = Launch<{ readonly admin: string; readonly console: string }>;
 
 /** Number of organisations. Half of them have a stack. */
 const organisations = 2_200;

@@ -8,7 +8,7 @@ import { isBrowserInstalled, launchBrowser, WatchedPage } from '../support/brows
 import { scaledMs } from '../support/budget.ts';
 import { button, heading } from '../support/console-fleet.ts';
 import { operatorToken, ProcessFleet } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 
 const waitMs = scaledMs(60_000);
 let kafka: Kafka;
@@ -34,7 +34,7 @@ if (!isBrowserInstalled)
 test.skipIf(!isBrowserInstalled)(
   'when Kafka freezes and returns, the page says that nothing can be changed, and then shows what changed',
   async () => {
-    const plane: Started<{ readonly admin: string; readonly console: string }> = await fleet.serve(
+    const plane: Launch<{ readonly admin: string; readonly console: string }> = await fleet.serve(
       'control-plane',
       'cp-1',
       ['--console-port', '0'],

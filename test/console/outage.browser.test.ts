@@ -9,7 +9,7 @@ import { expect, test } from 'vitest';
 import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
 import { button, heading } from '../support/console-fleet.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Launch, startProcess } from '../support/processes.ts';
 
 interface Plane {
   readonly admin: string;
@@ -17,7 +17,7 @@ interface Plane {
 }
 const operatorToken = 'operator-token-of-the-tests';
 
-function startPlane(dir: string, consolePort: string): Promise<Started<Plane>> {
+function startPlane(dir: string, consolePort: string): Promise<Launch<Plane>> {
   const place = ['--log', `sqlite:${join(dir, 'log')}`, '--data', join(dir, 'data'), '--name', 'cp-1'];
   const ports = ['--port', '0', '--metrics-port', '0', '--console-port', consolePort];
   const env = {

@@ -7,14 +7,14 @@ import { expect, test } from 'vitest';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
 import { button, heading } from '../support/console-fleet.ts';
 import { completion, operatorToken, ProcessFleet } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
 /** Messages of the browser itself about lost connections. */
 const allowed =
   /status of 401|ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|Failed to load resource/;
 
-const startPlane = (fleet: ProcessFleet, port: string): Promise<Started<{ readonly console: string }>> =>
+const startPlane = (fleet: ProcessFleet, port: string): Promise<Launch<{ readonly console: string }>> =>
   fleet.serve('control-plane', 'plane', ['--console-port', port]);
 
 /** Waits until the gateway knows the key, and returns the id of a served request. */

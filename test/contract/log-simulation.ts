@@ -59,7 +59,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   return simulation;
 }
 
-interface Issued {
+interface IssuedCommand {
   readonly command: SimulatedCommand;
   readonly outcome: SimulatedOutcome;
 }
@@ -74,7 +74,7 @@ class Simulation implements SimulationResult {
   readonly #signers: readonly string[];
   readonly #writers: SimulatedWriter[] = [];
   readonly #turns: (() => void)[] = [];
-  readonly #issued: Issued[] = [];
+  readonly #issued: IssuedCommand[] = [];
   readonly #forged = new Set<string>();
   readonly #faultPercent: number;
   #running = true;
@@ -268,7 +268,7 @@ class Simulation implements SimulationResult {
     for (const issued of this.#issued) this.#checkCommand(issued, commits);
   }
 
-  #checkCommand({ command, outcome }: Issued, commits: readonly Commit[]): void {
+  #checkCommand({ command, outcome }: IssuedCommand, commits: readonly Commit[]): void {
     const positions = commits.filter(({ id }) => id === command.id).map(({ seq }) => seq);
     this.#expect(positions.length <= 1, `${command.id} stands in the chain ${positions.length} times`);
     if (outcome.kind === 'accepted')

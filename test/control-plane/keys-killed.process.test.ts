@@ -10,12 +10,12 @@ const keysAtOnce = 1000;
 const fleet = new ProcessFleet({ timeoutMs: 120_000 });
 afterAll(() => fleet.close());
 
-interface Made {
+interface CreatedKeys {
   readonly items: readonly { readonly id: string; readonly value?: string }[];
   readonly repeated?: true;
 }
 
-async function createMany({ ready }: Plane, round: number): Promise<Made | undefined> {
+async function createMany({ ready }: Plane, round: number): Promise<CreatedKeys | undefined> {
   const items = Array.from({ length: keysAtOnce }, (_, n) => ({
     ...{ organisation: 'acme', name: `key ${round}.${n}`, expires: '90d' },
   }));
@@ -24,7 +24,7 @@ async function createMany({ ready }: Plane, round: number): Promise<Made | undef
   if (answer === undefined) return undefined;
   const made = await answer.json().catch(() => undefined);
   if (made !== undefined) expect([answer.status, made]).toMatchObject([200, {}]);
-  return made as Made | undefined;
+  return made as CreatedKeys | undefined;
 }
 
 const keyCount = async (plane: Plane): Promise<number> =>

@@ -8,7 +8,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { binary, type Started, startProcess } from '../support/processes.ts';
+import { binary, type Launch, startProcess } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { Cluster, type ClusterPod } from './cluster.ts';
 import { missingTools, Namespaces } from './namespaces.ts';
@@ -38,7 +38,7 @@ const dir = mkdtempSync(join(tmpdir(), 'headgate-pods-'));
 const file = (name: string): string => join(dir, name);
 let lan: Namespaces;
 let cluster: Cluster;
-const running = new Map<string, Started<{ readonly pid: number }>>();
+const running = new Map<string, Launch<{ readonly pid: number }>>();
 let secrets = { token: tokens.old, previous: '' };
 
 function makeCertificate(): void {

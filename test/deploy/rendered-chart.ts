@@ -103,22 +103,22 @@ export const table: readonly (readonly [string, Values])[] = [
   ['everything', everything],
 ];
 
-interface Named {
+interface NamedObject {
   readonly name: string;
 }
-export interface Container extends Named {
+export interface Container extends NamedObject {
   readonly args: readonly string[];
-  readonly env: readonly (Named & {
+  readonly env: readonly (NamedObject & {
     readonly value?: string;
     readonly valueFrom?: {
-      readonly secretKeyRef?: Named;
+      readonly secretKeyRef?: NamedObject;
       readonly fieldRef?: { readonly fieldPath: string };
     };
   })[];
-  readonly ports?: readonly (Named & { readonly containerPort: number })[];
+  readonly ports?: readonly (NamedObject & { readonly containerPort: number })[];
   readonly securityContext: object;
-  readonly volumeMounts: readonly (Named & { readonly mountPath: string })[];
-  readonly envFrom?: readonly { readonly secretRef: Named }[];
+  readonly volumeMounts: readonly (NamedObject & { readonly mountPath: string })[];
+  readonly envFrom?: readonly { readonly secretRef: NamedObject }[];
   readonly readinessProbe?: { readonly httpGet: { readonly path: string } };
 }
 export interface PodSpec {
@@ -127,7 +127,7 @@ export interface PodSpec {
   readonly terminationGracePeriodSeconds?: number;
   readonly securityContext: object;
   readonly containers: readonly Container[];
-  readonly volumes?: readonly (Named & { readonly secret?: { readonly secretName: string } })[];
+  readonly volumes?: readonly (NamedObject & { readonly secret?: { readonly secretName: string } })[];
 }
 export type Labels = Readonly<Record<string, string>>;
 export interface Peer {
@@ -136,7 +136,7 @@ export interface Peer {
   readonly ipBlock?: object;
 }
 interface Backend {
-  readonly service: Named & { readonly port: Named };
+  readonly service: NamedObject & { readonly port: NamedObject };
 }
 /** The members of `spec` that the tests read, for all kinds of resources together. */
 interface Spec extends PodSpec {
@@ -149,15 +149,15 @@ interface Spec extends PodSpec {
   readonly updateStrategy?: { readonly rollingUpdate: { readonly partition: number } };
   readonly publishNotReadyAddresses?: boolean;
   readonly podSelector?: { readonly matchLabels: Labels };
-  readonly volumeClaimTemplates?: readonly { readonly metadata: Named }[];
-  readonly ports?: readonly (Named & { readonly port: number; readonly targetPort: string })[];
+  readonly volumeClaimTemplates?: readonly { readonly metadata: NamedObject }[];
+  readonly ports?: readonly (NamedObject & { readonly port: number; readonly targetPort: string })[];
   readonly ingress?: readonly {
     readonly ports: readonly { readonly port: string }[];
     readonly from?: readonly Peer[];
   }[];
   readonly rules?: readonly {
     readonly http?: { readonly paths: readonly { readonly backend: Backend }[] };
-    readonly backendRefs?: readonly (Named & { readonly port: number })[];
+    readonly backendRefs?: readonly (NamedObject & { readonly port: number })[];
   }[];
   readonly endpoints?: readonly {
     readonly port: string;
@@ -169,7 +169,7 @@ interface Spec extends PodSpec {
 export interface Resource {
   readonly apiVersion: string;
   readonly kind: string;
-  readonly metadata: Named & { readonly namespace?: string; readonly labels: Labels };
+  readonly metadata: NamedObject & { readonly namespace?: string; readonly labels: Labels };
   readonly spec: Spec;
   readonly data?: Labels;
 }

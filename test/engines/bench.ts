@@ -12,7 +12,7 @@ import type {
 } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
 import { DevAdmin } from '../../tools/dev/dev-admin.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Launch, startProcess } from '../support/processes.ts';
 import type { Engine, RunningEngine } from './engine.ts';
 import { openTap, type Tap } from './tap.ts';
 import { habitualCall } from './tiny-model.ts';
@@ -103,7 +103,7 @@ export async function startBench(engine: Engine): Promise<Bench> {
   return forNewcomer();
 }
 
-function startDev(dir: string, nodes: readonly string[]): Promise<Started<DevReady>> {
+function startDev(dir: string, nodes: readonly string[]): Promise<Launch<DevReady>> {
   const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
   return startProcess<DevReady>({
     dir,

@@ -15,12 +15,12 @@ function loose(tool: ChatCompletionTool): ChatCompletionTool {
   return tool.type === 'function' ? { ...tool, function: { ...tool.function, strict: false } } : tool;
 }
 
-interface Called {
+interface EngineToolCall {
   readonly name: string;
   readonly input: unknown;
 }
 
-function callsOf({ tool_calls = [] }: Pick<ChatCompletionMessage, 'tool_calls'>): Called[] {
+function callsOf({ tool_calls = [] }: Pick<ChatCompletionMessage, 'tool_calls'>): EngineToolCall[] {
   return tool_calls.map((call) => {
     if (call.type !== 'function') throw new Error('a call of another kind');
     expect(call.id).toMatch(/^call_/);

@@ -11,12 +11,12 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 
 /** How to start an engine, as install.mjs noted it. */
-export interface Installed {
+export interface InstallNote {
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
 }
 
-export interface ServerPlan extends Installed {
+export interface ServerPlan extends InstallNote {
   readonly args: readonly string[];
   /** Folder for the server's log. */
   readonly dir: string;
@@ -30,11 +30,11 @@ export interface ServerPlan extends Installed {
 const stopTimeoutMs = 20_000;
 
 /** Reads how to start an installed engine. If it is not installed, throws an error that says how to install it. */
-export function installed(name: string): Installed {
+export function installed(name: string): InstallNote {
   const note = new URL(`../../.cache/engines/${name}/server.json`, import.meta.url).pathname;
   if (!existsSync(note))
     throw new Error(`${name} is not installed: run node test/engines/install.mjs ${name}`);
-  return JSON.parse(readFileSync(note, 'utf8')) as Installed;
+  return JSON.parse(readFileSync(note, 'utf8')) as InstallNote;
 }
 
 /** Returns a server of an installed engine on a free loopback port. The server is not started yet. */

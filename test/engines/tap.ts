@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
-export interface Tapped {
+export interface TapCall {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Readonly<Record<string, unknown>>;
@@ -16,13 +16,13 @@ export interface Tapped {
 export interface Tap {
   readonly url: string;
   /** Returns the completion requests since the last call, without requests that count tokens. */
-  take(): readonly Tapped[];
+  take(): readonly TapCall[];
   close(): Promise<void>;
 }
 
 export async function openTap(engineUrl: string): Promise<Tap> {
   const port = Number(new URL(engineUrl).port);
-  let requests: Tapped[] = [];
+  let requests: TapCall[] = [];
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
     const engine = connect(port, '127.0.0.1');
@@ -60,7 +60,7 @@ function join(from: Socket, to: Socket): void {
   from.on('close', () => to.destroy());
 }
 
-type Take = (path: string, headers: Tapped['headers'], body: Tapped['body']) => void;
+type Take = (path: string, headers: TapCall['headers'], body: TapCall['body']) => void;
 
 /** Reads requests from one connection. It supports only bodies with a length, because the gateway sends no others. */
 class RequestReader {
@@ -87,7 +87,7 @@ class RequestReader {
       if (this.#bytes.length < end) return;
       const text = this.#bytes.toString('utf8', headEnd + 4, end);
       this.#bytes = this.#bytes.subarray(end);
-      if (text !== '') this.#take(line.split(' ')[1] ?? '', headers, JSON.parse(text) as Tapped['body']);
+      if (text !== '') this.#take(line.split(' ')[1] ?? '', headers, JSON.parse(text) as TapCall['body']);
     }
   }
 }

@@ -36,12 +36,12 @@ const endWith = async (id: string, end: 'withdraw' | 'advance'): Promise<void> =
   await fleet.settle();
 };
 
-interface Asked {
+interface RequestResult {
   readonly status: number;
   readonly request: string;
 }
 
-async function ask(gateway: number, model = 'echo-small'): Promise<Asked> {
+async function ask(gateway: number, model = 'echo-small'): Promise<RequestResult> {
   const { status, fields } = await chat({ port: fleet.port(gateway), key, model });
   return { status, request: fields['x-request-id'] ?? '' };
 }

@@ -147,7 +147,7 @@ const [chat, stackChat, stackMessages] = [
   ways['messages at a stack'],
 ];
 
-interface Turned {
+interface TurnedAnswer {
   readonly type: RefusalType;
   readonly way: Way;
   /** Type of the event that causes the refusal. */
@@ -164,7 +164,7 @@ const drain = ({ node }: Way): Promise<number> =>
   positionOf(scene.admin.call('POST', `/nodes/${node}/drain?force=true`));
 
 /** One refusal for each type that the state can cause. golden.test.ts explains all causes. */
-const turned: readonly Turned[] = [
+const turned: readonly TurnedAnswer[] = [
   {
     ...{ type: 'Unauthorized', way: chat, event: 'key.revoked' },
     arrange: async () => {

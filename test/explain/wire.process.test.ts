@@ -235,14 +235,14 @@ describe('the record of a stream that ends early shows who ended it, and not tha
 describe('a playground visitor’s request is explained by its x-request-id:', () => {
   const chatPath = '/api/chat';
   const turn = (model: string, more: object = {}) => chatBody(model, { stream: true, ...more });
-  interface Played {
+  interface PlayCall {
     readonly cookie?: string | undefined;
     readonly key?: string;
     readonly path?: string;
     readonly body?: unknown;
     readonly headers?: Readonly<Record<string, string>>;
   }
-  const play = ({ cookie, key, path = chatPath, body = turn('echo-small'), headers }: Played) => {
+  const play = ({ cookie, key, path = chatPath, body = turn('echo-small'), headers }: PlayCall) => {
     const host = `127.0.0.1:${playPort}`;
     return call({
       ...{ port: playPort, host, method: 'POST', path, body, ...(key !== undefined && { key }) },
@@ -267,7 +267,7 @@ describe('a playground visitor’s request is explained by its x-request-id:', (
     [visitor, other] = [await newVisitor(), await newVisitor()];
   });
 
-  const answered: readonly (readonly [string, () => Played])[] = [
+  const answered: readonly (readonly [string, () => PlayCall])[] = [
     ['a turn', () => ({ cookie: visitor })],
     ['a turn with a key', () => ({ key: keys['cedar'] ?? '' })],
     [
@@ -297,7 +297,7 @@ describe('a playground visitor’s request is explained by its x-request-id:', (
     await until(async () => (await play({ cookie: visitor })).status === 200, 60_000);
   });
 
-  const itself: readonly (readonly [RefusalType, string, string, () => Played])[] = [
+  const itself: readonly (readonly [RefusalType, string, string, () => PlayCall])[] = [
     ['Unauthorized', 'no cookie', 'http', () => ({})],
     ['Unauthorized', 'an unknown cookie', 'http', () => ({ cookie: 'none' })],
     [
@@ -385,7 +385,7 @@ test('every type of refusal occurred', () => {
 });
 
 describe('a build decides all records again:', () => {
-  interface Printed {
+  interface PrintedDecision {
     readonly req: string;
     readonly step: string;
   }
@@ -431,7 +431,7 @@ describe('a build decides all records again:', () => {
     const printed = stdout
       .trim()
       .split('\n')
-      .map((line) => JSON.parse(line) as Printed);
+      .map((line) => JSON.parse(line) as PrintedDecision);
     const touched = lines.filter(({ reason }) => reason === 'revoked').map(({ req }) => req);
     expect(touched.length).toBeGreaterThanOrEqual(1);
     expect(printed.at(-1), stderr).toMatchObject({ decided: lines.length, differ: touched.length });

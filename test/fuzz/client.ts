@@ -10,7 +10,7 @@ export interface ClientAnswer {
   readonly whole: boolean;
 }
 
-export interface Asked {
+export interface FuzzCall {
   readonly url: string;
   /** HTTP method. Defaults to POST. */
   readonly method?: string;
@@ -27,7 +27,7 @@ export function ask({
   body,
   agent,
   timeoutMs = 30_000,
-}: Asked): Promise<ClientAnswer> {
+}: FuzzCall): Promise<ClientAnswer> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
     let status = 0;

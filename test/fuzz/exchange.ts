@@ -19,7 +19,7 @@ export interface Delivery {
   readonly endAfter: number;
 }
 
-export interface Answered {
+export interface PeerAnswer {
   /** Received bytes as latin1 text. */
   readonly text: string;
   /** True if the peer or an error cut the connection. */
@@ -54,7 +54,7 @@ export function drawDelivery(draw: Draw, bytes: Buffer): Delivery {
   };
 }
 
-export function exchange(address: Address, delivery: Delivery): Promise<Answered> {
+export function exchange(address: Address, delivery: Delivery): Promise<PeerAnswer> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
     let reset = false;

@@ -10,7 +10,7 @@ export const eventStreamType = 'text/event-stream; charset=utf-8';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-export interface Expected {
+export interface AnswerKind {
   readonly operation: InferenceKind;
   readonly stream: boolean;
 }
@@ -19,7 +19,7 @@ export interface Expected {
  * Describes what is wrong with an answer, or returns undefined. A missing head or a cut stream is accepted here, but callers
  * may be stricter.
  */
-export function faultOf(answer: ClientAnswer, expected: Expected): string | undefined {
+export function faultOf(answer: ClientAnswer, expected: AnswerKind): string | undefined {
   const { status, fields, body, whole } = answer;
   if (status === 0) return undefined;
   if (status === 500) return `answered 500: ${body.slice(0, 300)}`;

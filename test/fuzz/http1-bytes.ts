@@ -132,12 +132,12 @@ const oddLines = [
   ...['none', ': b', 'A\0: b', 'A: \0', 'A: b\rC: d', 'A: b\nC: d'],
 ];
 
-interface Framed {
+interface MessageFraming {
   readonly lines: readonly string[];
   readonly body: string;
 }
 
-function framed(draw: Draw): Framed {
+function framed(draw: Draw): MessageFraming {
   const body = draw.chance(0.2)
     ? Buffer.from('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
     : draw.bytes(draw.skewed(60));
@@ -145,7 +145,7 @@ function framed(draw: Draw): Framed {
   const coding = (): string =>
     `${nameOf(draw, 'Transfer-Encoding')}: ${draw.chance(0.06) ? draw.pick(codings) : 'chunked'}`;
   const plain = body.toString('latin1');
-  return draw.weighted<() => Framed>([
+  return draw.weighted<() => MessageFraming>([
     [20, () => ({ lines: [], body: '' })],
     [20, () => ({ lines: [length()], body: plain })],
     [20, () => ({ lines: [coding()], body: chunks(draw, body) })],

@@ -11,7 +11,7 @@ import { jsonText, mutateBytes, mutateJson } from './mutate.ts';
 /** Secret text in a node's errors and headers. No client and no log may ever contain it. */
 export const nodeSecret = 'node-secret-51e0aa97';
 
-export interface Wanted {
+export interface AnswerPlan {
   readonly operation: InferenceKind;
   readonly stream: boolean;
   readonly model: string;
@@ -62,7 +62,7 @@ function words(draw: Draw): Json {
   ]);
 }
 
-function chunk({ model }: Wanted, choices: Json): Json {
+function chunk({ model }: AnswerPlan, choices: Json): Json {
   return { id: `chatcmpl-${nodeSecret}`, object: 'chat.completion.chunk', created: 1, model, choices };
 }
 
@@ -75,7 +75,7 @@ function choiceOf(draw: Draw, delta: Json, finish: Json): Json {
   };
 }
 
-function events(draw: Draw, wanted: Wanted): string[] {
+function events(draw: Draw, wanted: AnswerPlan): string[] {
   const chunks: Json[] = [chunk(wanted, [choiceOf(draw, { role: 'assistant', content: '' }, null)])];
   chunks.push(...draw.list(draw.skewed(12), () => chunk(wanted, [choiceOf(draw, words(draw), null)])));
   chunks.push(chunk(wanted, [choiceOf(draw, {}, draw.chance(0.8) ? 'stop' : draw.pick(finishes))]));
@@ -97,12 +97,12 @@ function events(draw: Draw, wanted: Wanted): string[] {
   return data;
 }
 
-function hugeEvent(draw: Draw, wanted: Wanted): string {
+function hugeEvent(draw: Draw, wanted: AnswerPlan): string {
   const text = 'h'.repeat(draw.pick([60_000, 1_048_000, 1_100_000, 3_000_000]));
   return JSON.stringify(chunk(wanted, [choiceOf(draw, { content: text }, null)]));
 }
 
-function stream(content: Draw, draw: Draw, wanted: Wanted): string {
+function stream(content: Draw, draw: Draw, wanted: AnswerPlan): string {
   const end = draw.weighted([
     [12, '\n'],
     [2, '\r\n'],
@@ -124,7 +124,7 @@ function stream(content: Draw, draw: Draw, wanted: Wanted): string {
   return `${draw.chance(0.02) ? '\ufeff' : ''}${lines.join('')}`;
 }
 
-function whole(draw: Draw, { operation, model }: Wanted): string {
+function whole(draw: Draw, { operation, model }: AnswerPlan): string {
   const message = { role: 'assistant', ...(words(draw) as object) };
   const finish = draw.chance(0.85) ? 'stop' : draw.pick(finishes);
   const chat: Json = {
@@ -193,7 +193,7 @@ function interim(draw: Draw): string {
   return one.repeat(draw.skewed(300));
 }
 
-function headers(draw: Draw, { stream: isStream }: Wanted): string[] {
+function headers(draw: Draw, { stream: isStream }: AnswerPlan): string[] {
   const type = isStream ? 'text/event-stream' : 'application/json';
   const lines = [
     `content-type: ${draw.weighted([
@@ -273,7 +273,7 @@ function chunked(draw: Draw, body: Buffer): Buffer {
  * Draws an answer. Each layer is either wild or calm, because a fault in an inner layer is reached only if the outer layers
  * are valid.
  */
-export function drawNodePlan(draw: Draw, wanted: Wanted): NodePlan {
+export function drawNodePlan(draw: Draw, wanted: AnswerPlan): NodePlan {
   const layer = (): Draw => (draw.chance(0.4) ? draw : draw.calm());
   const content = layer();
   const text = wanted.stream ? stream(content, layer(), wanted) : whole(content, wanted);
@@ -304,11 +304,11 @@ function delivery(draw: Draw, all: Buffer, isFramed: boolean): NodePlan {
   return { pieces, pauseMs: draw.chance(0.3) ? draw.below(4) : 0, end };
 }
 
-function ending(draw: Draw, wanted: Wanted): Pick<NodePlan, 'endless'> {
+function ending(draw: Draw, wanted: AnswerPlan): Pick<NodePlan, 'endless'> {
   return draw.chance(0.02) ? { endless: endless(draw, wanted) } : {};
 }
 
-function endless(draw: Draw, wanted: Wanted): NonNullable<NodePlan['endless']> {
+function endless(draw: Draw, wanted: AnswerPlan): NonNullable<NodePlan['endless']> {
   const data = JSON.stringify(chunk(wanted, [choiceOf(draw, { content: 'more ' }, null)]));
   const piece = draw.pick([': comment\n\n', `data: ${data}\n\n`, 'x', ' '.repeat(10_000), '\n']);
   const framedPiece = `${Buffer.byteLength(piece).toString(16)}\r\n${piece}\r\n`;

@@ -37,7 +37,7 @@ function isSaid(answer: Buffer): boolean {
   return said.test(answer.toString('latin1'));
 }
 
-interface Asked {
+interface FuzzRequest {
   readonly operation: InferenceKind;
   readonly stream: boolean;
   readonly model: string;
@@ -122,7 +122,7 @@ class NodeTarget extends FleetTarget {
 
   async #ask(
     number: number,
-    { operation, stream, model, usage, leavesMs, maySeeSecret }: Asked,
+    { operation, stream, model, usage, leavesMs, maySeeSecret }: FuzzRequest,
   ): Promise<string[]> {
     const prompt = `${canary} ${caseMark(number)}`;
     const more = asked[operation]?.body(prompt) ?? { messages: [{ role: 'user', content: prompt }] };

@@ -5,7 +5,7 @@
 import { Agent, get } from 'node:http';
 import { get as getTls, Agent as TlsAgent } from 'node:https';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 import { inspectorIn, type Level, levelOf } from './inspect.ts';
 
 const healthEveryMs = 500;
@@ -22,7 +22,7 @@ const settleMs = 60_000;
 
 export class WatchedProcess<Ready = unknown> {
   readonly name: string;
-  readonly started: Started<Ready>;
+  readonly started: Launch<Ready>;
   readonly #secrets: Set<string>;
   readonly #faults = new Set<string>();
   readonly #inspector: string | undefined;
@@ -34,7 +34,7 @@ export class WatchedProcess<Ready = unknown> {
   #slowestHealthMs = 0;
   #health: NodeJS.Timeout | undefined;
 
-  constructor(name: string, started: Started<Ready>, healthUrl: string, secrets: Set<string>) {
+  constructor(name: string, started: Launch<Ready>, healthUrl: string, secrets: Set<string>) {
     this.name = name;
     this.started = started;
     this.#secrets = secrets;

@@ -11,7 +11,7 @@ import { promisify } from 'node:util';
 import { request } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Launch, startProcess } from '../support/processes.ts';
 import { type Kafka, startKafka } from './broker.ts';
 
 interface Service {
@@ -48,7 +48,7 @@ function onLoopback(text: string, own: string): string {
 }
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-compose-'));
-const started = new Map<string, Started<unknown>>();
+const started = new Map<string, Launch<unknown>>();
 let kafka: Kafka | undefined;
 
 function startBroker(): Promise<Kafka> {

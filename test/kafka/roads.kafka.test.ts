@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { statusWith } from '../support/process-fleet.ts';
-import { type Started, startDev } from '../support/processes.ts';
+import { type Launch, startDev } from '../support/processes.ts';
 import { type Kafka, startKafka } from './broker.ts';
 
 interface Ready {
@@ -24,7 +24,7 @@ const run = promisify(execFile);
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
 const dir = mkdtempSync(join(tmpdir(), 'headgate-roads-'));
 let kafka: Kafka;
-let dev: Started<Ready>;
+let dev: Launch<Ready>;
 beforeAll(async () => {
   kafka = await startKafka();
   dev = await startDev<Ready>(dir, ['--log', kafka.url]);

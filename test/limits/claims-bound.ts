@@ -51,7 +51,7 @@ export interface BoundGateway {
   servedMs: number;
 }
 
-interface Logged {
+interface LoggedRecord {
   readonly record: GaugeRecord;
   readonly atMs: number;
 }
@@ -74,7 +74,7 @@ export class Bound {
   readonly outcome: Outcome;
   readonly #limit: number;
   readonly #gateways: readonly BoundGateway[];
-  readonly #log: readonly Logged[];
+  readonly #log: readonly LoggedRecord[];
   /** Number of requests admitted per minute, keyed by the minute's start. */
   readonly #admitted = new Map<number, number>();
   /** Excess that the bound allows, keyed by the minute's start and then by reason. */
@@ -93,7 +93,7 @@ export class Bound {
   #excused = 0;
   #settled = { limit: 0, from: Number.POSITIVE_INFINITY };
 
-  constructor(limit: number, gateways: readonly BoundGateway[], log: readonly Logged[]) {
+  constructor(limit: number, gateways: readonly BoundGateway[], log: readonly LoggedRecord[]) {
     this.#limit = limit;
     this.#gateways = gateways;
     this.#log = log;

@@ -114,7 +114,7 @@ afterAll(async () => {
   await fleet.close();
 });
 
-interface Asked {
+interface PromptAnswer {
   /** HTTP status, or 0 if the connection was lost. */
   readonly status: number;
   readonly ms: number;
@@ -122,7 +122,7 @@ interface Asked {
 }
 
 let prompts = 0;
-async function ask(organisation: string, model: string, bytes: number): Promise<Asked> {
+async function ask(organisation: string, model: string, bytes: number): Promise<PromptAnswer> {
   const beganMs = performance.now();
   // Each prompt begins with its own number, so that no two share a prefix.
   const content = `${prompts++} ${'lorem ipsum dolor '.repeat(Math.ceil(bytes / 18)).slice(0, bytes)}`;
@@ -138,8 +138,8 @@ async function ask(organisation: string, model: string, bytes: number): Promise<
   }
 }
 
-const statuses = (answers: readonly Asked[]): number[] => answers.map(({ status }) => status);
-const many = (count: number, model: string, bytes: number): Promise<Asked>[] =>
+const statuses = (answers: readonly PromptAnswer[]): number[] => answers.map(({ status }) => status);
+const many = (count: number, model: string, bytes: number): Promise<PromptAnswer>[] =>
   Array.from({ length: count }, () => ask('acme', model, bytes));
 
 async function gauge(name: string): Promise<number> {
@@ -175,7 +175,7 @@ test.each([
     await pause((at * spreadMs) / count);
     return ask('acme', 'slow', bytes);
   });
-  const others: Asked[] = [];
+  const others: PromptAnswer[] = [];
   let waitingMax = 0;
   let bytesMax = 0;
   for (let at = 0; at < 15; at++) {
@@ -213,7 +213,7 @@ test('prompts that a node has received are no longer charged, and a late answer 
 });
 
 /** Sends prompts that the node does not read, and returns once further prompts have to wait. */
-async function untaken(): Promise<Promise<Asked>[]> {
+async function untaken(): Promise<Promise<PromptAnswer>[]> {
   gated.reads = false;
   gated.answers = false;
   const asked = many(5, 'gated', 24 * MiB);

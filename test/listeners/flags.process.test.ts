@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { runCommand } from '../support/commands.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Launch, startProcess } from '../support/processes.ts';
 import { endpointOf, exchange, RawPeer, statusesIn } from '../support/raw-peer.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-listener-flags-'));
 const log = `sqlite:${join(dir, 'log')}`;
-const running: Started<unknown>[] = [];
+const running: Launch<unknown>[] = [];
 
 interface Ready {
   readonly url?: string;
@@ -18,7 +18,7 @@ interface Ready {
   readonly metrics: string;
 }
 
-async function start(name: string, args: readonly string[], env = {}): Promise<Started<Ready>> {
+async function start(name: string, args: readonly string[], env = {}): Promise<Launch<Ready>> {
   const environment = { HEADGATE_OPERATOR_TOKEN: 'flags-test-operator-token', ...env };
   const started = await startProcess<Ready>({ dir, name, args, env: environment });
   running.push(started);
@@ -37,7 +37,7 @@ const commands: Readonly<Record<string, readonly string[]>> = {
 };
 const token = { HEADGATE_NODE_TOKEN: 'flags-test-node-token-0001' };
 
-let plane: Started<Ready>;
+let plane: Launch<Ready>;
 beforeAll(async () => {
   // Creates a log that the gateway can follow.
   plane = await start('plane-first', ['control-plane', '--log', log, '--data', join(dir, 'first'), ...free]);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { ListenerName } from '../../shared/runtime/connections.ts';
 import type { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { model, operatorToken, type Plane, ProcessFleet, statusWith } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 import { type Endpoint, endpointOf } from '../support/raw-peer.ts';
 import { until } from '../support/until.ts';
 
@@ -29,7 +29,7 @@ export interface Listener {
   /** Name of the listener in the metrics of its process. */
   readonly kind: ListenerName;
   readonly endpoint: Endpoint;
-  readonly process: Started<Ready> & { readonly turns?: string };
+  readonly process: Launch<Ready> & { readonly turns?: string };
   readonly health: Endpoint;
   /** Bearer token of a caller whose requests the listener accepts. */
   readonly bearer: string;
@@ -63,7 +63,7 @@ export class ListenerFleet extends ProcessFleet {
     name: string,
     args: readonly string[],
     env: Readonly<Record<string, string | undefined>> = {},
-  ): Promise<Started<Ready> & { readonly turns?: string }> {
+  ): Promise<Launch<Ready> & { readonly turns?: string }> {
     if (!this.#isMetered) return super.start(name, args, env);
     const turns = join(this.dir, `${name}.turns`);
     const metered = { NODE_OPTIONS: `--import=${meter}`, HEADGATE_TEST_TURNS: turns };
@@ -91,7 +91,7 @@ export class ListenerFleet extends ProcessFleet {
         this.serve<Ready>('gateway', `gw-${at}`, ['--stack-port', `${stack}=0`, '--play-port', '0', ...tls]),
       ),
     );
-    const agents: Started<Ready>[] = [];
+    const agents: Launch<Ready>[] = [];
     for (const [at, tls] of tlsOf.entries()) {
       const { value } = await admin.createNodeToken(`pool-${at}`);
       const of = { node: `pool-${at}`, token: value, engine: first, planes: [plane.ready.admin] };

@@ -16,7 +16,7 @@ import { simNodeCommand } from '../../cli/processes/sim-node.ts';
 import { devCommand } from '../../tools/dev/dev.ts';
 import { scaledMs } from '../support/budget.ts';
 import { type CommandRun, runCommand } from '../support/commands.ts';
-import { binary, type Started, startProcess } from '../support/processes.ts';
+import { binary, type Launch, startProcess } from '../support/processes.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-taken-'));
 const log = `sqlite:${join(dir, 'log')}`;
@@ -42,7 +42,7 @@ const needed: Readonly<Record<string, readonly string[]>> = {
 
 let taken: Server;
 let port: number;
-let plane: Started<unknown>;
+let plane: Launch<unknown>;
 beforeAll(async () => {
   const stacks = [{ id: 'stk-amber-otter-9k2f', surface: 'openai', models: [] }];
   writeFileSync(

@@ -11,7 +11,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { type SimNode, startSimNode } from '../../tools/simulator/sim-node.ts';
 import type { Plane } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 import { RevokingFleet } from '../support/revoking-fleet.ts';
 import { endsInOrder, health, isFaulted } from './clients.ts';
 
@@ -50,7 +50,7 @@ async function counting(plane: Plane): Promise<{ url: string; beganMs: number[] 
 }
 
 /** Starts an agent for a pool node, connected to these control plane addresses. */
-async function agentOver(plane: Plane, ...urls: string[]): Promise<Started<{ metrics: string }>> {
+async function agentOver(plane: Plane, ...urls: string[]): Promise<Launch<{ metrics: string }>> {
   engine = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
   await plane.admin.apply({
     version: 1,

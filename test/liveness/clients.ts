@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, vi } from 'vitest';
 import { WebSocket } from 'ws';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
 /**
@@ -89,7 +89,7 @@ export async function isFaulted({ metrics }: Replica, reason: RegExp): Promise<v
 }
 
 /** Checks that SIGTERM ends the process cleanly. The test's own time limit bounds the wait. */
-export async function endsInOrder(process: Started<unknown>): Promise<void> {
+export async function endsInOrder(process: Launch<unknown>): Promise<void> {
   await process.end('SIGTERM');
   expect([process.child.exitCode, process.child.signalCode]).toEqual([0, null]);
 }

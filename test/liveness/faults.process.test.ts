@@ -8,7 +8,7 @@ import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { ProcessFleet } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 
 const preload = new URL('./fail-here.mjs', import.meta.url).href;
 const secret = 'hg_secret-that-a-request-brought';
@@ -21,7 +21,7 @@ afterEach(() => fleet.close());
 
 const harmFile = (): string => join(fleet.dir, 'harm');
 
-function start<Ready>(kind: string, thread: 'main' | 'worker', ...more: string[]): Promise<Started<Ready>> {
+function start<Ready>(kind: string, thread: 'main' | 'worker', ...more: string[]): Promise<Launch<Ready>> {
   return fleet.start<Ready>(kind, [kind, ...more], {
     ...{ NODE_OPTIONS: `--import=${preload}`, FAIL_FILE: harmFile(), FAIL_THREAD: thread },
     HEADGATE_NODE_TOKEN: 'not-a-token-of-any-node',
@@ -44,7 +44,7 @@ const argsOf: Readonly<Record<string, () => string[]>> = {
 };
 
 /** Waits until the process has ended without a signal from the test. */
-async function exitOf({ child }: Started<unknown>): Promise<number | null> {
+async function exitOf({ child }: Launch<unknown>): Promise<number | null> {
   await vi.waitFor(() => expect(child.exitCode ?? child.signalCode).not.toBeNull(), { timeout: 30_000 });
   return child.exitCode;
 }
@@ -80,7 +80,7 @@ interface Line {
 }
 
 /** Returns the fatal lines of the process's log. Every log line must be JSON. */
-function fatalLines(process: Started<unknown>): Line[] {
+function fatalLines(process: Launch<unknown>): Line[] {
   const lines = process.stderr().trimEnd().split('\n');
   return lines.map((line) => JSON.parse(line) as Line).filter(({ level }) => level === 60);
 }

@@ -7,14 +7,14 @@ import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Launch, startProcess } from '../support/processes.ts';
 import { health } from './clients.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'headgate-together-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 let dir: string;
-const running: Started<{ metrics: string }>[] = [];
+const running: Launch<{ metrics: string }>[] = [];
 beforeEach(() => {
   dir = mkdtempSync(join(root, 'case-'));
 });

@@ -6,13 +6,13 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { completion, type Plane, ProcessFleet } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { Cable, eventsFrom, listedNode, lists } from './node-states.ts';
 
 const fleet = new ProcessFleet();
 let replica: Plane;
-let gateways: readonly Started<{ api: string; metrics: string }>[];
+let gateways: readonly Launch<{ api: string; metrics: string }>[];
 
 beforeAll(async () => {
   replica = await fleet.startPlane('control-plane-1');
@@ -33,7 +33,7 @@ afterAll(() => fleet.close());
 class Place {
   readonly model: string;
   readonly node: string;
-  engine!: Started<{ url: string }>;
+  engine!: Launch<{ url: string }>;
   token!: string;
   tokenId!: string;
 
@@ -57,7 +57,7 @@ class Place {
     return place;
   }
 
-  agent(controlPlane = replica.ready.admin): Promise<Started<{ metrics: string }>> {
+  agent(controlPlane = replica.ready.admin): Promise<Launch<{ metrics: string }>> {
     return fleet.startAgent({
       node: this.node,
       token: this.token,

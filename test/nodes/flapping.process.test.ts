@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';
 import { type Plane, ProcessFleet, statusWith } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { eventsFrom, listedNode } from './node-states.ts';
 
@@ -17,7 +17,7 @@ const commitsMax = Math.max(2, Math.floor((flapSeconds / 60) * 6));
 const fleet = new ProcessFleet();
 const agents: NodeAgent[] = [];
 let replica: Plane;
-let gateway: Started<{ api: string; metrics: string }>;
+let gateway: Launch<{ api: string; metrics: string }>;
 let key: string;
 
 beforeAll(async () => {

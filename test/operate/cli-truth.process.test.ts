@@ -4,10 +4,10 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operatorToken, ProcessFleet, smallFleet } from '../support/process-fleet.ts';
-import { binary, type Started } from '../support/processes.ts';
+import { binary, type Launch } from '../support/processes.ts';
 
 const fleet = new ProcessFleet();
-let plane: Started<{ readonly admin: string; readonly console: string }>;
+let plane: Launch<{ readonly admin: string; readonly console: string }>;
 let env: Readonly<Record<string, string>>;
 
 beforeAll(async () => {

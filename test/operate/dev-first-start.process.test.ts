@@ -7,7 +7,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { binary, type Started, startProcess } from '../support/processes.ts';
+import { binary, type Launch, startProcess } from '../support/processes.ts';
 import { rawRequest, requestText } from '../support/raw-http.ts';
 
 interface Dev {
@@ -16,7 +16,7 @@ interface Dev {
 }
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-first-start-'));
-let dev: Started<Dev> | undefined;
+let dev: Launch<Dev> | undefined;
 afterAll(async () => {
   await dev?.end();
   rmSync(dir, { recursive: true, force: true });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { askAdmin } from '../support/ask-admin.ts';
-import { type Started, startDev } from '../support/processes.ts';
+import { type Launch, startDev } from '../support/processes.ts';
 
 interface Dev {
   readonly admin: string;
@@ -13,7 +13,7 @@ interface Dev {
 }
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-dev-tokens-'));
-let dev: Started<Dev>;
+let dev: Launch<Dev>;
 beforeAll(async () => {
   const token = 'operator-token-of-the-test';
   const env = { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_TOKEN: token };

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
 import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { model, organisation, smallFleet, statusWith } from '../support/process-fleet.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Launch, startProcess } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
 interface Dev {
@@ -19,7 +19,7 @@ interface Dev {
 }
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-dev-twice-'));
-const running: Started<Dev>[] = [];
+const running: Launch<Dev>[] = [];
 afterAll(async () => {
   for (const one of running) await one.end('SIGKILL');
   rmSync(dir, { recursive: true, force: true });
@@ -46,7 +46,7 @@ async function freeBase(): Promise<number> {
   }
 }
 
-async function startDev(name: string, ...more: string[]): Promise<Started<Dev>> {
+async function startDev(name: string, ...more: string[]): Promise<Launch<Dev>> {
   const data = join(dir, name);
   mkdirSync(data, { recursive: true });
   const env = {
@@ -107,7 +107,7 @@ test('a fleet file that refuses what was served in the last hour is still applie
   const node = await startProcess<{ url: string }>({ dir, name: 'node', args });
   onTestFinished(() => node.end());
   const path = join(dir, 'fleet.json');
-  const start = (models: string[]): Promise<Started<Dev>> => {
+  const start = (models: string[]): Promise<Launch<Dev>> => {
     writeFileSync(path, JSON.stringify({ ...smallFleet(node.ready.url), tiers: [{ id: 'Wide', models }] }));
     return startDev('third', '--port', '0', '--fleet', path);
   };

@@ -4,15 +4,15 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ProcessFleet, smallFleet } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
-type Plane = Started<{ readonly admin: string; readonly metrics: string }>;
+type Plane = Launch<{ readonly admin: string; readonly metrics: string }>;
 
 const fleet = new ProcessFleet();
 let plane: Plane;
-let node: Started<{ readonly url: string }>;
-let gateway: Started<{ readonly api: string }>;
+let node: Launch<{ readonly url: string }>;
+let gateway: Launch<{ readonly api: string }>;
 let env: Record<string, string>;
 
 beforeAll(async () => {

@@ -4,7 +4,7 @@ import { chmodSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync } fro
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Launch, startProcess } from '../support/processes.ts';
 
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
 const root = mkdtempSync(join(tmpdir(), 'headgate-modes-'));
@@ -15,8 +15,8 @@ const out = join(root, 'out');
 const temporary = join(root, 'tmp');
 const env = { HEADGATE_CONTEXT: context, TMPDIR: temporary };
 let umaskBefore: number;
-let dev: Started<object>;
-const start = (): Promise<Started<object>> =>
+let dev: Launch<object>;
+const start = (): Promise<Launch<object>> =>
   startProcess({
     dir: ready,
     name: 'dev',

@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-interface Named {
+interface DoctorFindings {
   readonly checks: readonly { readonly code: string; readonly object?: string; readonly text: string }[];
 }
 
@@ -27,7 +27,7 @@ test('doctor and the node list name a node that hangs until it answers', async (
   const ask = (signal?: AbortSignal): Promise<{ status: number }> =>
     completion(fleet.gateways[0]?.api ?? '', key, {}, signal && { signal });
   const named = async (): Promise<readonly [boolean, string | undefined]> => {
-    const { checks } = (await fleet.admin.call('GET', '/doctor')) as unknown as Named;
+    const { checks } = (await fleet.admin.call('GET', '/doctor')) as unknown as DoctorFindings;
     const { reason } = (await fleet.admin.call('GET', '/nodes/pool-1')) as unknown as { reason?: string };
     return [checks.some(({ code, object }) => code === 'HG5007' && object === 'pool-1'), reason];
   };

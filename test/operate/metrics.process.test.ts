@@ -15,13 +15,13 @@ import {
   smallFleet,
   statusWith,
 } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 
 const fleet = new ProcessFleet();
 const root = resolve(import.meta.dirname, '../..');
 let controlPlane: Plane;
 let gateway: GatewayProcess;
-let node: Started<{ readonly url: string }>;
+let node: Launch<{ readonly url: string }>;
 let admin: DevAdmin;
 let key: string;
 

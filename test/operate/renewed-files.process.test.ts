@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import * as nodeTls from 'node:tls';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
 const fixture = (name: string): string => new URL(`../fixtures/tls/${name}`, import.meta.url).pathname;
@@ -23,7 +23,7 @@ const fleet = new ProcessFleet({
 });
 const mount = join(fleet.dir, 'tls');
 const tls = ['--tls-cert', join(mount, 'tls.crt'), '--tls-key', join(mount, 'tls.key')];
-const processes: Started<unknown>[] = [];
+const processes: Launch<unknown>[] = [];
 let urls: string[];
 
 /** Replaces the mounted certificate files through symbolic links, as the kubelet does. */
@@ -51,14 +51,14 @@ beforeAll(async () => {
   swap('first');
   const plane: Plane = await fleet.serve('control-plane', 'cp', [...tls, '--console-port', '0']);
   const gateway: GatewayProcess = await fleet.serve('gateway', 'gw', [...tls, '--play-port', '0']);
-  const node: Started<{ url: string; metrics: string }> = await fleet.start('node', [
+  const node: Launch<{ url: string; metrics: string }> = await fleet.start('node', [
     'sim-node',
     '--port',
     '0',
     ...tls,
   ]);
   const place = ['--node', 'n-1', '--engine', node.ready.url, '--control-plane', plane.ready.admin];
-  const agent: Started<{ metrics: string }> = await fleet.start('agent', [
+  const agent: Launch<{ metrics: string }> = await fleet.start('agent', [
     'node-agent',
     ...place,
     '--metrics-port',

@@ -35,7 +35,7 @@ function spoil(usage?: unknown): void {
   for (const node of Object.values(fleet.nodes)) node.setBehaviour(parseBehaviour({ rules: [{ fault }] }));
 }
 
-interface Used {
+interface TokenUse {
   readonly prompt: number;
   readonly completion: number;
   readonly cached: number;
@@ -68,7 +68,7 @@ const ways: Readonly<Record<string, Way>> = {
 };
 
 /** Returns the usage that the client read and the usage that was billed. */
-async function used(way: string): Promise<{ shown: Used; billed: number }> {
+async function used(way: string): Promise<{ shown: TokenUse; billed: number }> {
   const { path, body, own } = ways[way] as Way;
   const caller = own ? (await fleet.key('birch')).value : key;
   const before = await usageOf(fleet, own ? 'birch' : organisation);
@@ -76,7 +76,7 @@ async function used(way: string): Promise<{ shown: Used; billed: number }> {
   const to = { port: fleet.port(), ...(own && { host: stackHost('heron') }) };
   const answer = await call({ ...to, method: 'POST', path, key: caller, body });
   expect(answer.status, answer.content).toBe(200);
-  let shown: Used = { prompt: 0, completion: 0, cached: 0, reasoning: 0 };
+  let shown: TokenUse = { prompt: 0, completion: 0, cached: 0, reasoning: 0 };
   for (const [, text = ''] of answer.content.matchAll(/"usage":(\{(?:[^{}]|\{[^{}]*\})*\})/g))
     shown = usedIn(JSON.parse(text));
   await until(async () => (await usageOf(fleet, own ? 'birch' : organisation)).requests > before.requests);
@@ -84,7 +84,7 @@ async function used(way: string): Promise<{ shown: Used; billed: number }> {
   return { shown, billed: totalTokens - before.totalTokens };
 }
 
-function usedIn(usage: Record<string, never>): Used {
+function usedIn(usage: Record<string, never>): TokenUse {
   const { prompt_tokens_details: ofPrompt, completion_tokens_details: ofCompletion } = usage;
   const { input_tokens: input, output_tokens: output, output_tokens_details: thoughts } = usage;
   if (input === undefined)
@@ -134,7 +134,7 @@ test('a metric and doctor name the node', async () => {
 test.each([undefined, null, '7', { prompt_tokens: -1, completion_tokens: 3 }, { prompt_tokens: '7' }])(
   'usage of %j is estimated the same, streamed or not, within max_tokens',
   async (usage) => {
-    const estimated: Used[] = [];
+    const estimated: TokenUse[] = [];
     for (const way of ['chat', 'a stream']) {
       spoil(usage);
       const { shown, billed } = await used(way);

@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { runCommand } from '../support/commands.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Launch, startProcess } from '../support/processes.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'headgate-secrets-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -165,7 +165,7 @@ test('a control plane refuses a previous gateway token equal to the operator tok
 });
 
 /** Tries admin API routes that an outsider would try, with every form of missing credentials. */
-async function expectClosed({ ready }: Started<{ admin: string }>): Promise<void> {
+async function expectClosed({ ready }: Launch<{ admin: string }>): Promise<void> {
   const nothing = [undefined, '', 'Bearer', 'Bearer ', 'Bearer  ', 'Bearer \t', 'Bearer x', 'Basic Og=='];
   for (const authorization of nothing) {
     for (const path of ['/status', '/snapshot', '/keys', '/log', '/usage/export', '/confirmations/1']) {

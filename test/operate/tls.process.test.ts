@@ -12,7 +12,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { TLSSocket } from 'node:tls';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Launch, startProcess } from '../support/processes.ts';
 
 const fixture = (name: string): string => new URL(`../fixtures/tls/${name}`, import.meta.url).pathname;
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
@@ -29,18 +29,18 @@ const trusting = { ...env, NODE_EXTRA_CA_CERTS: fixture('ca.pem') };
 const tls = ['--tls-cert', files.cert, '--tls-key', files.key];
 const waitMs = { timeout: 20_000, interval: 50 };
 
-let node: Started<{ url: string; metrics: string }>;
-const started: Started<unknown>[] = [];
-let controlPlane: Started<{ admin: string; metrics: string }>;
-let gateway: Started<{ api: string; metrics: string }>;
-let agent: Started<{ metrics: string }>;
+let node: Launch<{ url: string; metrics: string }>;
+const started: Launch<unknown>[] = [];
+let controlPlane: Launch<{ admin: string; metrics: string }>;
+let gateway: Launch<{ api: string; metrics: string }>;
+let agent: Launch<{ metrics: string }>;
 
 function install(name: 'first' | 'second'): void {
   copyFileSync(fixture(`${name}.pem`), files.cert);
   copyFileSync(fixture(`${name}.key`), files.key);
 }
 
-async function start<Ready>(name: string, args: readonly string[], more = {}): Promise<Started<Ready>> {
+async function start<Ready>(name: string, args: readonly string[], more = {}): Promise<Launch<Ready>> {
   const environment = { ...trusting, HEADGATE_LOG_LEVEL: 'info', ...more };
   const process = await startProcess<Ready>({ dir, name, args: [...args, ...tls], env: environment });
   started.push(process);

@@ -144,14 +144,14 @@ function askStack(gateway: GatewayProcess, stack: string, trace: string): Promis
   });
 }
 
-interface Asked {
+interface TracedRequest {
   readonly key: string;
   readonly traceparent?: string;
   readonly model?: string;
   readonly prompt?: string;
 }
 
-async function ask(gateway: GatewayProcess, asked: Asked): Promise<Response> {
+async function ask(gateway: GatewayProcess, asked: TracedRequest): Promise<Response> {
   const more = {
     model: asked.model ?? model,
     messages: [{ role: 'user', content: asked.prompt ?? 'hello' }],

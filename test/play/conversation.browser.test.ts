@@ -9,7 +9,7 @@ import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { launchBrowser, type View, WatchedPage } from '../support/browser.ts';
-import { type Started, startDev } from '../support/processes.ts';
+import { type Launch, startDev } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { startWrittenNode, type WrittenAnswer, type WrittenNode } from '../support/written-node.ts';
 
@@ -22,7 +22,7 @@ interface Dev {
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-talk-'));
 const trusted = ['--trusted-proxies', '127.0.0.1'];
-let dev: Started<Dev>;
+let dev: Launch<Dev>;
 let browser: Browser;
 /** A node that serves a model of its own. The tests write its answers. */
 let node: WrittenNode;

@@ -8,7 +8,7 @@ import { completion } from '../support/process-fleet.ts';
 import { endpointOf, RawPeer, statusesIn } from '../support/raw-peer.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
-import { type Answered, errorOf, post, turnsOf } from './page-calls.ts';
+import { errorOf, post, type Reply, turnsOf } from './page-calls.ts';
 
 let fleet: TestFleet;
 beforeAll(async () => {
@@ -100,7 +100,7 @@ test('calls beyond a network’s rate are refused and disconnected, and other ne
   });
   const late = answers.filter(({ status, retryAfter }) => status === 429 && retryAfter === '2');
   expect(late).toHaveLength(10);
-  expect(errorOf(late[0] as Answered)).toMatchObject({
+  expect(errorOf(late[0] as Reply)).toMatchObject({
     type: 'InferenceRateLimitedError',
     message: 'The playground is too busy. Try again in 2 seconds.',
     path: '/api/visitor',

@@ -1,7 +1,7 @@
 /** Makes the calls that the playground's page makes, for a client whose address a trusted proxy reports. */
 import { type IncomingMessage, request } from 'node:http';
 
-export interface Answered {
+export interface Reply {
   readonly status: number;
   readonly cookie: string | undefined;
   readonly retryAfter: string | undefined;
@@ -48,7 +48,7 @@ export function openCall(
   });
 }
 
-export async function wholeAnswer(response: IncomingMessage): Promise<Answered> {
+export async function wholeAnswer(response: IncomingMessage): Promise<Reply> {
   const chunks: Buffer[] = [];
   for await (const chunk of response) chunks.push(chunk as Buffer);
   const text = Buffer.concat(chunks).toString('utf8');
@@ -58,11 +58,11 @@ export async function wholeAnswer(response: IncomingMessage): Promise<Answered> 
   return { status, cookie, retryAfter: headers['retry-after'], text, json: isJson ? JSON.parse(text) : {} };
 }
 
-export const post = async (url: URL, body: unknown, from: Caller): Promise<Answered> =>
+export const post = async (url: URL, body: unknown, from: Caller): Promise<Reply> =>
   wholeAnswer(await openCall(url, body, from));
 
-export const errorOf = ({ json }: Answered) =>
+export const errorOf = ({ json }: Reply) =>
   json['error'] as { readonly type: string; readonly message: string; readonly path: string };
 
-export const turnsOf = ({ json }: Answered) =>
+export const turnsOf = ({ json }: Reply) =>
   json['turns'] as { readonly left: number; readonly limit: number };

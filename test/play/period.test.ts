@@ -4,7 +4,7 @@ import { takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
-import { type Answered, errorOf, openCall, post, turnsOf, wholeAnswer } from './page-calls.ts';
+import { errorOf, openCall, post, type Reply, turnsOf, wholeAnswer } from './page-calls.ts';
 
 const clock = takeClock();
 const hourMs = 3600_000;
@@ -27,12 +27,12 @@ interface Call {
   readonly cookie?: string | undefined;
   readonly gateway?: number;
 }
-const callTo = (path: string, body: object, { gateway = 0, ...from }: Call): Promise<Answered> =>
+const callTo = (path: string, body: object, { gateway = 0, ...from }: Call): Promise<Reply> =>
   post(new URL(path, fleet.gateways[gateway]?.play), body, from);
-const call = (path: string, body: object, address: string, cookie?: string): Promise<Answered> =>
+const call = (path: string, body: object, address: string, cookie?: string): Promise<Reply> =>
   callTo(path, body, { address, cookie });
 const turn = { model: 'echo-small', stream: true, messages: [{ role: 'user', content: 'hello' }] };
-const chat = (address: string, cookie: string): Promise<Answered> => call('/api/chat', turn, address, cookie);
+const chat = (address: string, cookie: string): Promise<Reply> => call('/api/chat', turn, address, cookie);
 const left = async (address: string, cookie: string): Promise<number> =>
   turnsOf(await call('/api/visitor', {}, address, cookie)).left;
 

@@ -11,7 +11,7 @@ import type { Browser, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
-import { type Started, startDev } from '../support/processes.ts';
+import { type Launch, startDev } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 
 interface Dev {
@@ -38,7 +38,7 @@ const planted = {
 };
 const addresses = Object.values(planted);
 const dir = mkdtempSync(join(tmpdir(), 'headgate-play-'));
-let dev: Started<Dev>;
+let dev: Launch<Dev>;
 let browser: Browser;
 let lines = '';
 const play = (index = 0): string => dev.ready.gateways[index]?.play ?? '';
@@ -69,7 +69,7 @@ async function setVisitors(total: object): Promise<void> {
 
 const admin = (): DevAdmin => new DevAdmin(dev.ready.admin, dev.ready.operatorToken);
 
-interface Answered {
+interface Reply {
   readonly status: number;
   readonly cookie: string | undefined;
   readonly json: Record<string, unknown>;
@@ -85,7 +85,7 @@ interface Sent {
 }
 
 /** Makes a call as the page does. The cookie's name contains the port of the listener. */
-function post(path: string, body: unknown, sent: Sent): Promise<Answered> {
+function post(path: string, body: unknown, sent: Sent): Promise<Reply> {
   const url = new URL(path, play(sent.gateway));
   const headers: Record<string, string> = {
     ...{ 'content-type': 'application/json', origin: url.origin, 'x-forwarded-for': sent.address },
@@ -110,9 +110,9 @@ function post(path: string, body: unknown, sent: Sent): Promise<Answered> {
 }
 
 const turn = { model: 'echo-small', stream: true, messages: [{ role: 'user', content: 'hello there' }] };
-const chat = (sent: Sent): Promise<Answered> => post('/api/chat', turn, sent);
-const errorOf = ({ json }: Answered) => json['error'] as { type: string; message: string; path: string };
-const turnsOf = ({ json }: Answered) => json['turns'] as { left: number; limit: number };
+const chat = (sent: Sent): Promise<Reply> => post('/api/chat', turn, sent);
+const errorOf = ({ json }: Reply) => json['error'] as { type: string; message: string; path: string };
+const turnsOf = ({ json }: Reply) => json['turns'] as { left: number; limit: number };
 
 async function visitorFrom(address: string): Promise<string> {
   const { cookie } = await post('/api/visitor', {}, { address });

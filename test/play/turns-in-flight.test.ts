@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
-import { type Answered, openCall, post, turnsOf } from './page-calls.ts';
+import { openCall, post, type Reply, turnsOf } from './page-calls.ts';
 
 const freeTurns = 4;
 let fleet: TestFleet;
@@ -19,7 +19,7 @@ afterAll(() => fleet.close());
 
 const turn = { model: 'echo-small', stream: true, messages: [{ role: 'user', content: 'hello' }] };
 const urlOf = (path: string, gateway = 0): URL => new URL(path, fleet.gateways[gateway]?.play);
-const chat = (address: string, cookie: string, gateway = 0): Promise<Answered> =>
+const chat = (address: string, cookie: string, gateway = 0): Promise<Reply> =>
   post(urlOf('/api/chat', gateway), turn, { address, cookie });
 
 async function visitorFrom(address: string): Promise<string> {
@@ -38,7 +38,7 @@ async function behave(fault: object | undefined): Promise<void> {
   expect(response.status).toBeLessThan(300);
 }
 
-const statuses = async (answers: readonly Promise<Answered>[]): Promise<Record<number, number>> => {
+const statuses = async (answers: readonly Promise<Reply>[]): Promise<Record<number, number>> => {
   const counts: Record<number, number> = {};
   for (const { status } of await Promise.all(answers)) counts[status] = (counts[status] ?? 0) + 1;
   return counts;

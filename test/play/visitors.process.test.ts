@@ -15,7 +15,7 @@ import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { LimitedFleet } from '../limits/fleet-limits.ts';
 import { type GatewayProcess, metric, model, type Plane, smallFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
-import { type Answered, errorOf, openCall, post, turnsOf, wholeAnswer } from './page-calls.ts';
+import { errorOf, openCall, post, type Reply, turnsOf, wholeAnswer } from './page-calls.ts';
 
 type Page = GatewayProcess['ready'] & { readonly play: string };
 
@@ -43,13 +43,13 @@ afterAll(() => fleet.close());
 
 const page = (gateway: number, path: string): URL =>
   new URL(path, (fleet.gateways[gateway]?.ready as Page | undefined)?.play);
-const call = (gateway: number, path: string, body: object, from = address): Promise<Answered> =>
+const call = (gateway: number, path: string, body: object, from = address): Promise<Reply> =>
   post(page(gateway, path), body, { address: from });
 const turn = (content: string, tokens = 2) => ({
   ...{ model, stream: true, max_tokens: tokens, messages: [{ role: 'user', content }] },
 });
 
-async function chat(gateway: number): Promise<Answered> {
+async function chat(gateway: number): Promise<Reply> {
   const answer = await post(page(gateway, '/api/chat'), turn('hello'), { address, cookie });
   if (answer.status === 200) completed++;
   return answer;
@@ -97,7 +97,7 @@ test('Limits 2: visitors have a concurrency limit over both gateways', async () 
   await setTotal({ concurrency: limit });
   const long = turn('say 2000 words', 2000);
   const streams: IncomingMessage[] = [];
-  const refused: Answered[] = [];
+  const refused: Reply[] = [];
   const ask = async (gateway: number): Promise<boolean> => {
     const response = await openCall(page(gateway, '/api/chat'), long, { address, cookie });
     if (response.statusCode !== 200) refused.push(await wholeAnswer(response));
@@ -126,7 +126,7 @@ test('Limits 1: visitors have a requests-per-minute limit over both gateways', a
   const limit = 10;
   await setTotal({ requestsPerMinute: limit });
   const before = completed;
-  const answers: Answered[] = [];
+  const answers: Reply[] = [];
   const burst = async (): Promise<boolean> => {
     const startMs = windowStartMs(visitorsSubject, Date.now());
     answers.length = 0;
@@ -198,8 +198,8 @@ test('headgate usage shows the visitors’ sum, which equals that of the exporte
 test('a network may have thirty new visitors an hour, and Retry-After is then the rest of the hour', async () => {
   const hour = (): number => Math.floor(Date.now() / 3600_000);
   const network = '203.0.113.2';
-  const ask = (body: object): Promise<Answered> => call(0, '/api/visitor', body, network);
-  const tried = async (): Promise<Answered[]> => {
+  const ask = (body: object): Promise<Reply> => call(0, '/api/visitor', body, network);
+  const tried = async (): Promise<Reply[]> => {
     for (let n = 0; n < 3; n++) expect((await ask({})).cookie).toBeDefined();
     const asked = await Promise.all(Array.from({ length: 28 }, () => ask({})));
     const solved = asked.map(async ({ json }) => {
@@ -209,7 +209,7 @@ test('a network may have thirty new visitors an hour, and Retry-After is then th
     return Promise.all((await Promise.all(solved)).map(sent));
   };
   // The gateway checks 25 solutions per second and network. Repeats a call as the page does when the answer asks for it.
-  const sent = async (solution: object): Promise<Answered> => {
+  const sent = async (solution: object): Promise<Reply> => {
     const answer = await ask({ solution });
     if (answer.retryAfter !== '1') return answer;
     await delay(1000 * Number(answer.retryAfter));

@@ -12,7 +12,7 @@ afterEach(async () => {
   for (const thing of open.splice(0).reverse()) await thing.close();
 });
 
-interface Seen {
+interface ReceivedAnswer {
   readonly socket: Socket;
   text: string;
   /** How the connection ended, or undefined while it is still open. */
@@ -26,7 +26,7 @@ async function spoilt(fault: unknown, options: Partial<FaultyNodeOptions> = {}):
   return node;
 }
 
-function ask(node: FaultyNode, stream: boolean, more = {}): Seen {
+function ask(node: FaultyNode, stream: boolean, more = {}): ReceivedAnswer {
   const body = JSON.stringify({
     model: 'm',
     stream,
@@ -34,7 +34,7 @@ function ask(node: FaultyNode, stream: boolean, more = {}): Seen {
     ...more,
   });
   const socket = connect(node.port, '127.0.0.1');
-  const seen: Seen = { socket, text: '', end: undefined };
+  const seen: ReceivedAnswer = { socket, text: '', end: undefined };
   socket.setEncoding('latin1');
   socket.on('data', (text: string) => {
     seen.text += text;
@@ -53,13 +53,13 @@ function ask(node: FaultyNode, stream: boolean, more = {}): Seen {
   return seen;
 }
 
-async function ended(seen: Seen): Promise<Seen> {
+async function ended(seen: ReceivedAnswer): Promise<ReceivedAnswer> {
   await vi.waitFor(() => expect(seen.end).toBeDefined(), { timeout: 5000, interval: 2 });
   return seen;
 }
 
 /** Waits for the text and then for one round trip, during which any further bytes would have arrived. */
-async function held(node: FaultyNode, seen: Seen, text: string): Promise<void> {
+async function held(node: FaultyNode, seen: ReceivedAnswer, text: string): Promise<void> {
   await vi.waitFor(() => expect(seen.text).toContain(text), { timeout: 5000, interval: 2 });
   await fetch(`${node.url}/sim/stats`);
   expect(seen.end).toBeUndefined();
@@ -67,7 +67,7 @@ async function held(node: FaultyNode, seen: Seen, text: string): Promise<void> {
 }
 
 /** Returns the data frames of a raw answer, without chunk framing. */
-function frames(seen: Seen): string[] {
+function frames(seen: ReceivedAnswer): string[] {
   const body = seen.text.slice(seen.text.indexOf('\r\n\r\n') + 4).replaceAll(/(?:^|\r\n)[0-9a-f]+\r\n/g, '');
   return [...body.matchAll(/^data: (.*)$/gm)].map((match) => match[1] ?? '');
 }

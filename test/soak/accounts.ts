@@ -4,20 +4,20 @@
  * abandoned, that the kill of a gateway interrupted, or that the gateway gave up.
  */
 import type { UsageRow } from '../../schemas/records/usage.ts';
-import { promptTokensOf, type Seen } from './clients.ts';
+import { promptTokensOf, type Result } from './clients.ts';
 
 export interface Accounts {
-  readonly seen: readonly Seen[];
+  readonly seen: readonly Result[];
   readonly rows: readonly UsageRow[];
   /** Number of responses that nodes finished, by model. */
   readonly finished: ReadonlyMap<string, number>;
   /** Whether the usage row of this completed request may be missing. Called once per missing row. */
-  readonly mayBeMissing?: (seen: Seen) => boolean;
+  readonly mayBeMissing?: (seen: Result) => boolean;
   /** Whether this request ended because its gateway was killed. */
-  readonly wasKilled?: (seen: Seen) => boolean;
+  readonly wasKilled?: (seen: Result) => boolean;
 }
 
-export interface Settled {
+export interface SettledAccounts {
   readonly clients: number;
   readonly rows: number;
   readonly nodes: number;
@@ -33,7 +33,7 @@ export interface Settled {
 
 const never = (): boolean => false;
 
-export function settle(accounts: Accounts): Settled {
+export function settle(accounts: Accounts): SettledAccounts {
   const { seen, rows, finished, mayBeMissing = never, wasKilled = never } = accounts;
   const faults: string[] = [];
   const byModel = new Map<string, Book>();
@@ -66,7 +66,7 @@ export function settle(accounts: Accounts): Settled {
 }
 
 class Book {
-  readonly seen: Seen[] = [];
+  readonly seen: Result[] = [];
   readonly rows: UsageRow[] = [];
 }
 
@@ -74,13 +74,13 @@ class Book {
  * Whether a node may have finished a request that the client did not receive. Limits refuse a request before it reaches a
  * node.
  */
-function mayHaveReachedANode({ refusal }: Seen): boolean {
+function mayHaveReachedANode({ refusal }: Result): boolean {
   return refusal === undefined || refusal === 'InferenceUnavailableError';
 }
 
 /** Matches one client's requests with its usage rows. */
 function matchRows(
-  seen: readonly Seen[],
+  seen: readonly Result[],
   rows: readonly UsageRow[],
   { mayBeMissing, wasKilled }: Required<Pick<Accounts, 'mayBeMissing' | 'wasKilled'>>,
 ): { faults: string[]; billedNotReceived: number; missing: number } {
@@ -119,6 +119,6 @@ function matchRows(
   return { faults, billedNotReceived, missing };
 }
 
-function isOf(row: UsageRow, one: Seen): boolean {
+function isOf(row: UsageRow, one: Result): boolean {
   return row.completionTokens === one.words && row.promptTokens === promptTokensOf(one);
 }

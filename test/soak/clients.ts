@@ -11,7 +11,7 @@ export interface Client {
   readonly model: string;
 }
 
-export interface Wanted {
+export interface Plan {
   readonly kind: 'stream' | 'whole' | 'embeddings';
   /** Number of words in the response, or 0 for embeddings. */
   readonly words: number;
@@ -19,7 +19,7 @@ export interface Wanted {
   readonly leavesMs: number | undefined;
 }
 
-export interface Seen extends Wanted {
+export interface Result extends Plan {
   readonly model: string;
   /** Request id from the response headers, or undefined if no headers arrived. */
   readonly requestId: string | undefined;
@@ -36,8 +36,8 @@ export interface Seen extends Wanted {
   readonly endedMs: number;
 }
 
-export interface Asked {
-  readonly seen: Promise<Seen>;
+export interface Call {
+  readonly seen: Promise<Result>;
   /** Resolves with the status once the headers arrive, or with 0 if they never do. */
   readonly head: Promise<number>;
   leave(): void;
@@ -48,8 +48,8 @@ const answerMsMax = 30_000;
 /** Pause before a client retries after a refusal for too many requests in flight, in ms. */
 const pauseMs = 25;
 
-export function wantedFrom(random: () => number, leaving = 0.2): Wanted {
-  const kinds: readonly Wanted['kind'][] = ['stream', 'stream', 'stream', 'whole', 'whole', 'embeddings'];
+export function wantedFrom(random: () => number, leaving = 0.2): Plan {
+  const kinds: readonly Plan['kind'][] = ['stream', 'stream', 'stream', 'whole', 'whole', 'embeddings'];
   const kind = kinds[Math.floor(random() * kinds.length)] ?? 'stream';
   const words = 1 + Math.floor(random() * 60);
   const leavesMs = random() < leaving ? Math.floor(random() * 80) : undefined;
@@ -57,7 +57,7 @@ export function wantedFrom(random: () => number, leaving = 0.2): Wanted {
 }
 
 /** Returns the number of prompt tokens as a simulated node counts them. */
-export function promptTokensOf({ kind, words }: Wanted): number {
+export function promptTokensOf({ kind, words }: Plan): number {
   const bytes = Buffer.byteLength(promptOf(words));
   return kind === 'embeddings' ? Math.ceil(bytes / 4) : Math.ceil(bytes / 4) + 3;
 }
@@ -66,14 +66,14 @@ function promptOf(words: number): string {
   return `say ${words} words`;
 }
 
-function bodyOf(model: string, { kind, words }: Wanted): string {
+function bodyOf(model: string, { kind, words }: Plan): string {
   if (kind === 'embeddings') return JSON.stringify({ model, input: promptOf(words) });
   const messages = [{ role: 'user', content: promptOf(words) }];
   return JSON.stringify({ model, messages, stream: kind === 'stream' });
 }
 
 /** Sends one request. `seen` never rejects, whatever happens to the request. `api` ends in /v1. */
-export function ask(api: string, agent: Agent, client: Client, wanted: Wanted): Asked {
+export function ask(api: string, agent: Agent, client: Client, wanted: Plan): Call {
   const body = bodyOf(client.model, wanted);
   const path = wanted.kind === 'embeddings' ? '/embeddings' : '/chat/completions';
   const outgoing = request(api + path, {
@@ -94,7 +94,7 @@ export function ask(api: string, agent: Agent, client: Client, wanted: Wanted): 
   const head = new Promise<number>((resolve) => {
     onHead = resolve;
   });
-  const seen = new Promise<Seen>((resolve) => {
+  const seen = new Promise<Result>((resolve) => {
     let answer: IncomingMessage | undefined;
     let tail = '';
     let endedMs: number | undefined;
@@ -147,14 +147,14 @@ export interface LoadOptions {
   readonly api: string;
   readonly clients: readonly Client[];
   /** Returns the next request to send, or undefined to end the load. */
-  readonly next: () => Wanted | undefined;
-  readonly onSeen?: (seen: Seen) => void;
+  readonly next: () => Plan | undefined;
+  readonly onSeen?: (seen: Result) => void;
 }
 
 /** Lets every client send one request after another, until `next` returns undefined or the gateway is gone. */
-export async function load({ api, clients, next, onSeen }: LoadOptions): Promise<Seen[]> {
+export async function load({ api, clients, next, onSeen }: LoadOptions): Promise<Result[]> {
   const agent = new Agent({ keepAlive: true });
-  const all: Seen[] = [];
+  const all: Result[] = [];
   const work = async (client: Client): Promise<void> => {
     for (let wanted = next(); wanted !== undefined; wanted = next()) {
       const seen = await ask(api, agent, client, wanted).seen;

@@ -8,7 +8,7 @@ import { Agent } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { metric } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
-import { ask, type Seen } from './clients.ts';
+import { ask, type Result } from './clients.ts';
 import type { SoakFleet, SoakGateway } from './fleet.ts';
 
 /**
@@ -102,6 +102,6 @@ async function shipRest(fleet: SoakFleet, kind: DrainKind): Promise<void> {
   await again.end();
 }
 
-function wasCut({ status, whole, left }: Seen): boolean {
+function wasCut({ status, whole, left }: Result): boolean {
   return status === 200 && !whole && !left;
 }

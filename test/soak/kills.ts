@@ -10,8 +10,8 @@ import type { UsageRow } from '../../schemas/records/usage.ts';
 import { metric } from '../support/process-fleet.ts';
 import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';
-import { type Settled, settle } from './accounts.ts';
-import { load, type Seen, wantedFrom } from './clients.ts';
+import { type SettledAccounts, settle } from './accounts.ts';
+import { load, type Result, wantedFrom } from './clients.ts';
 import type { OrganisationTotals, SoakFleet } from './fleet.ts';
 import { difference } from './mixed-load.ts';
 
@@ -29,7 +29,7 @@ export interface KillsOptions {
 
 export interface KillsFigures {
   readonly requests: number;
-  readonly settled: Settled;
+  readonly settled: SettledAccounts;
   /** Time between the arrival of a response and the kill, in ms, for each request without a row, longest first. */
   readonly missingAgesMs: readonly number[];
   /** `missingAgesMs` without the time for which the gateway waited for a processor. */
@@ -59,8 +59,8 @@ export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<Ki
   const rowsBefore = (await fleet.usageRows()).length;
   const finishedBefore = await fleet.finished();
   const random = seededRandom(options.seed);
-  const lives = new Map<Seen, Life>();
-  const seen: Seen[] = [];
+  const lives = new Map<Result, Life>();
+  const seen: Result[] = [];
   let inDeletedOutbox: ReadonlySet<string> = new Set();
   await fleet.healNodes();
   for (let kill = 1; kill <= options.kills; kill++) {
@@ -77,8 +77,8 @@ export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<Ki
   await until(async () => (await metric(last, 'headgate_outbox_rows')) === 0, 60_000);
   await last.end();
   const rows = await fleet.usageRows();
-  const ageMs = (one: Seen): number => (lives.get(one)?.killedMs ?? 0) - one.endedMs;
-  const missing: Seen[] = [];
+  const ageMs = (one: Result): number => (lives.get(one)?.killedMs ?? 0) - one.endedMs;
+  const missing: Result[] = [];
   let missingWithOutbox = 0;
   const settled = settle({
     seen,
@@ -133,7 +133,7 @@ function longestFirst(ages: readonly number[]): number[] {
 
 /** The life of a gateway, from its start to its kill. */
 interface Life {
-  readonly seen: readonly Seen[];
+  readonly seen: readonly Result[];
   readonly killedMs: number;
   /** Samples of the total time for which the gateway's threads have waited for a processor since the start, in ms. */
   readonly waits: readonly { readonly atMs: number; readonly waitedMs: number }[];

@@ -10,8 +10,8 @@ import { rssMegabytes } from '../../tools/bench/support/cpu.ts';
 import { metric } from '../support/process-fleet.ts';
 import { seededRandom } from '../support/random.ts';
 import { until } from '../support/until.ts';
-import { type Settled, settle } from './accounts.ts';
-import { ask, load, type Seen, wantedFrom } from './clients.ts';
+import { type SettledAccounts, settle } from './accounts.ts';
+import { ask, load, type Result, wantedFrom } from './clients.ts';
 import { failNodes } from './faults.ts';
 import { narrowUnits, type SoakFleet, type SoakGateway } from './fleet.ts';
 
@@ -24,7 +24,7 @@ export interface MixedLoadOptions {
 }
 
 export interface MixedLoadFigures {
-  readonly settled: Settled;
+  readonly settled: SettledAccounts;
   readonly outcomes: Readonly<Record<string, number>>;
   readonly requests: number;
   readonly outages: number;
@@ -122,7 +122,7 @@ async function admits(fleet: SoakFleet, gateway: SoakGateway): Promise<number> {
   }
 }
 
-function outcomesOf(seen: readonly Seen[]): Record<string, number> {
+function outcomesOf(seen: readonly Result[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const { completed, left, refusal } of seen) {
     const outcome = completed ? 'completed' : left ? 'left by the client' : (refusal ?? 'cut');

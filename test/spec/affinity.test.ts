@@ -57,7 +57,7 @@ afterAll(async () => {
   await Promise.all([...sims.values()].map((node) => node.close()));
 });
 
-interface Asked {
+interface AskOptions {
   readonly gateway?: number;
   readonly organisation?: string;
   readonly model?: string;
@@ -70,7 +70,7 @@ interface Asked {
  */
 async function ask(
   messages: readonly Message[],
-  { gateway = 0, organisation = 'acme', model = 'grouped', more = {} }: Asked = {},
+  { gateway = 0, organisation = 'acme', model = 'grouped', more = {} }: AskOptions = {},
 ): Promise<{ cached: number; next: Message[] }> {
   const port = fleet.port(gateway);
   const answer = await chat({ port, key: String(keys[organisation]), model, more: { messages, ...more } });

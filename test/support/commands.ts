@@ -23,7 +23,7 @@ export interface CommandRun {
   readonly stderr: string;
 }
 
-interface Unreferenced {
+interface UnrefHandle {
   unref(): void;
 }
 
@@ -37,7 +37,7 @@ class CommandHost {
     this.#child = spawn(process.execPath, [program], { env, stdio: ['pipe', 'pipe', 'pipe'] });
     this.#closed = once(this.#child, 'close');
     // Unreferences the helper process, so that it does not keep its parent alive.
-    for (const each of [this.#child, ...this.#child.stdio]) (each as Unreferenced).unref();
+    for (const each of [this.#child, ...this.#child.stdio]) (each as UnrefHandle).unref();
     for (const stream of ['stdout', 'stderr'] as const)
       this.#child[stream].setEncoding('utf8').on('data', (text: string) => {
         this.#written[stream] += text;

@@ -8,7 +8,7 @@ import type { AdminMethod } from '../../schemas/admin/admin-routes.ts';
 import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { launchBrowser, type View, WatchedPage } from './browser.ts';
 import { completion } from './process-fleet.ts';
-import { type Started, startDev } from './processes.ts';
+import { type Launch, startDev } from './processes.ts';
 
 interface Dev {
   readonly admin: string;
@@ -42,10 +42,10 @@ export async function visit(page: Page, path: string, name: string): Promise<voi
 
 export class ConsoleFleet {
   readonly dir: string;
-  readonly #dev: Started<Dev>;
+  readonly #dev: Launch<Dev>;
   readonly #browser: Browser;
 
-  private constructor(dir: string, dev: Started<Dev>, browser: Browser) {
+  private constructor(dir: string, dev: Launch<Dev>, browser: Browser) {
     this.dir = dir;
     this.#dev = dev;
     this.#browser = browser;

@@ -25,7 +25,7 @@ import { waits } from '../../shared/runtime/waits.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { serveExchanges } from './exchange-server.ts';
 
-export type Ended =
+export type Ending =
   | ForwardOutcome
   | { readonly kind: 'refused'; readonly type: string; readonly message: string; readonly reason: string }
   | { readonly kind: 'fault'; readonly error: unknown };
@@ -53,9 +53,9 @@ export interface ForwardServer {
   /** Unusual forms of answers that were accepted as a guess or refused, each with the name of its node. */
   readonly oddForms: readonly string[];
   /** Returns the outcome of the next exchange that ends, in the order in which exchanges end. */
-  next(): Promise<Ended>;
+  next(): Promise<Ending>;
   /** Outcomes of exchanges by the `x-test` header of their requests. */
-  readonly endedByTest: ReadonlyMap<string, Ended>;
+  readonly endedByTest: ReadonlyMap<string, Ending>;
   /** Server-side sockets of the client connections that are currently open. */
   readonly sockets: ReadonlySet<Socket>;
   close(): Promise<void>;
@@ -97,11 +97,11 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
   });
   const { random, now } = options;
   const load = new NodeLoad({ ...(random && { random }), ...(now && { now }) });
-  const ended: Ended[] = [];
+  const ended: Ending[] = [];
   const oddForms: string[] = [];
-  const waiting: ((value: Ended) => void)[] = [];
-  const endedByTest = new Map<string, Ended>();
-  const record = (value: Ended, test: unknown): void => {
+  const waiting: ((value: Ending) => void)[] = [];
+  const endedByTest = new Map<string, Ending>();
+  const record = (value: Ending, test: unknown): void => {
     if (typeof test === 'string') endedByTest.set(test, value);
     const waiter = waiting.shift();
     if (waiter) waiter(value);
@@ -179,7 +179,7 @@ export interface Answer {
   readonly clean: boolean;
 }
 
-export interface Asked {
+export interface PendingRequest {
   readonly request: ClientRequest;
   readonly answer: Promise<Answer>;
   /** Resolves with everything received so far, once it contains `text`. */
@@ -191,7 +191,7 @@ export function post(
   url: string,
   body: object,
   more: { readonly agent?: Agent; readonly headers?: Record<string, string> } = {},
-): Asked {
+): PendingRequest {
   let text = '';
   let status = 0;
   let headers: Answer['headers'] = {};

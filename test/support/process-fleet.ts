@@ -10,16 +10,16 @@ import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import type { Behaviour } from '../simulator/behaviour.ts';
 import { operatorToken } from './ask-admin.ts';
 import { type CommandRun, runCommand } from './commands.ts';
-import { binary, faultyNodeBinary, type Started, startProcess } from './processes.ts';
+import { binary, faultyNodeBinary, type Launch, startProcess } from './processes.ts';
 
 export { operatorToken };
 export const gatewayToken = 'process-fleet-gateway-token';
 
 /** A control plane with a client that calls its admin API as the operator. */
-export type Plane = Started<{ readonly admin: string; readonly metrics: string; readonly pid: number }> & {
+export type Plane = Launch<{ readonly admin: string; readonly metrics: string; readonly pid: number }> & {
   readonly admin: DevAdmin;
 };
-export type GatewayProcess = Started<{
+export type GatewayProcess = Launch<{
   readonly api: string;
   readonly metrics: string;
   readonly pid: number;
@@ -65,8 +65,8 @@ export interface Standing {
   readonly plane: Plane;
   readonly planes: readonly Plane[];
   readonly admin: DevAdmin;
-  readonly node: Started<{ readonly url: string }>;
-  readonly nodes: readonly Started<{ readonly url: string }>[];
+  readonly node: Launch<{ readonly url: string }>;
+  readonly nodes: readonly Launch<{ readonly url: string }>[];
   readonly gateway: GatewayProcess;
   readonly gateways: readonly GatewayProcess[];
   /** API key of the first organisation. */
@@ -81,7 +81,7 @@ export class ProcessFleet {
   readonly env: Env;
   readonly #timeoutMs: number | undefined;
   readonly #build: string;
-  readonly #running: Started<unknown>[] = [];
+  readonly #running: Launch<unknown>[] = [];
 
   constructor({ logUrl, env, timeoutMs, build = binary }: ProcessFleetOptions = {}) {
     this.logUrl = logUrl ?? `sqlite:${this.logFolder}`;
@@ -98,10 +98,10 @@ export class ProcessFleet {
   /** Starts a process. Processes with the same name use the same data folder. A repeated flag overrides the earlier one. */
   serve<Ready = Plane['ready']>(
     ...args: readonly ['control-plane', string, (readonly string[])?, Env?]
-  ): Promise<Started<Ready> & Pick<Plane, 'admin'>>;
+  ): Promise<Launch<Ready> & Pick<Plane, 'admin'>>;
   serve<Ready = GatewayProcess['ready']>(
     ...args: readonly ['gateway', string, (readonly string[])?, Env?]
-  ): Promise<Started<Ready>>;
+  ): Promise<Launch<Ready>>;
   async serve(
     kind: 'control-plane' | 'gateway',
     name: string,
@@ -129,7 +129,7 @@ export class ProcessFleet {
     engine,
     planes,
     flags = [],
-  }: AgentOptions): Promise<Started<{ metrics: string }>> {
+  }: AgentOptions): Promise<Launch<{ metrics: string }>> {
     const where = planes.flatMap((url) => ['--control-plane', url]);
     const args = [
       'node-agent',
@@ -172,7 +172,7 @@ export class ProcessFleet {
     const more = typeof options.gateway === 'function' ? options.gateway(plane) : options.gateway;
     const gateways: GatewayProcess[] = [];
     await this.grow(gateways, count, more);
-    const [node] = nodes as [Started<{ readonly url: string }>];
+    const [node] = nodes as [Launch<{ readonly url: string }>];
     const [gateway] = gateways as [GatewayProcess];
     return { plane, planes, admin, node, nodes, gateway, gateways, key: Object.values(keys)[0] ?? '', keys };
   }
@@ -188,12 +188,12 @@ export class ProcessFleet {
     }
   }
 
-  simNode(name: string, ...more: string[]): Promise<Started<{ readonly url: string }>> {
+  simNode(name: string, ...more: string[]): Promise<Launch<{ readonly url: string }>> {
     return this.start(name, ['sim-node', '--port', '0', ...more]);
   }
 
   /** Starts a simulated node with `--behaviour` and the control API of `test/simulator`. */
-  faultyNode(name: string, ...more: string[]): Promise<Started<{ readonly url: string }>> {
+  faultyNode(name: string, ...more: string[]): Promise<Launch<{ readonly url: string }>> {
     return this.start(name, more, {}, faultyNodeBinary);
   }
 
@@ -207,7 +207,7 @@ export class ProcessFleet {
     args: readonly string[],
     env: Env = {},
     build = this.#build,
-  ): Promise<Started<Ready>> {
+  ): Promise<Launch<Ready>> {
     const started = await startProcess<Ready>({
       ...{ dir: this.dir, name, args, binary: build },
       env: { ...this.env, ...env },
@@ -259,7 +259,7 @@ export async function metric(
 
 /** Changes the behaviour of a simulated node from now on. */
 export async function behave(
-  node: Started<{ readonly url: string }>,
+  node: Launch<{ readonly url: string }>,
   behaviour: Partial<Behaviour>,
 ): Promise<void> {
   await fetch(`${node.ready.url}/sim/behaviour`, { method: 'PUT', body: JSON.stringify(behaviour) });

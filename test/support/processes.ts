@@ -13,7 +13,7 @@ export const binary = new URL(built, import.meta.url).pathname;
 /** Path of the simulated node that can fail on demand (test/simulator). */
 export const faultyNodeBinary = join(binary, '../../test/simulator/main.js');
 
-export interface Started<Ready> {
+export interface Launch<Ready> {
   readonly child: ChildProcess;
   readonly ready: Ready;
   /** Returns everything that the process has written to stderr so far. */
@@ -37,7 +37,7 @@ export interface StartOptions {
 }
 
 /** Starts `headgate …` and resolves once its ready file exists. If the process ends first, rejects with its stderr. */
-export async function startProcess<Ready>(options: StartOptions): Promise<Started<Ready>> {
+export async function startProcess<Ready>(options: StartOptions): Promise<Launch<Ready>> {
   const readyFile = join(options.dir, `${options.name}.${Math.random().toString(36).slice(2)}.ready.json`);
   const [command = process.execPath, ...words] = [...(options.within ?? []), process.execPath];
   const child = spawn(
@@ -86,7 +86,7 @@ export function startDev<Ready>(
   dir: string,
   args: readonly string[] = [],
   env: StartOptions['env'] = {},
-): Promise<Started<Ready>> {
+): Promise<Launch<Ready>> {
   mkdirSync(dir, { recursive: true });
   const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
   return startProcess<Ready>({

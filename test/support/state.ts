@@ -30,7 +30,7 @@ export interface CommandText {
 
 type KeyRow = RowOf<'api_key'> | undefined;
 
-interface Planned {
+interface PlannedResult {
   readonly events: readonly KnownEvent[];
   /** Returns the command's answer. Call it only after the state has folded the events. */
   readonly result: () => object;
@@ -74,7 +74,7 @@ export class TestState {
   }
 
   /** Decides a command without folding the resulting events. */
-  decide(name: string, text: CommandText = {}, context: Partial<CommandContext> = {}): Planned {
+  decide(name: string, text: CommandText = {}, context: Partial<CommandContext> = {}): PlannedResult {
     const found = commands.find((each) => each.name === name);
     if (!found) throw new Error(`there is no command ${name}`);
     const definition = chooseForm(found, text.body);

@@ -30,7 +30,7 @@ export interface ReadAnswer {
   readonly completionTokens: number | undefined;
 }
 
-export interface Wanted {
+export interface Setup {
   readonly tools?: boolean;
   readonly oneCall?: boolean;
   readonly fields?: object;
@@ -38,7 +38,7 @@ export interface Wanted {
 
 export interface AnswerSurface {
   readonly name: 'chat' | 'messages' | 'responses';
-  readonly body: (wanted: Wanted) => object;
+  readonly body: (wanted: Setup) => object;
   readonly readStream: (wire: string) => ReadAnswer;
   readonly readWhole: (body: object) => ReadAnswer;
 }
@@ -194,11 +194,11 @@ export const responsesSurface: AnswerSurface = {
 
 export const answerSurfaces: readonly AnswerSurface[] = [chatSurface, messagesSurface, responsesSurface];
 
-type Known = { readonly facts: AnswerFacts; readonly form: AnswerForm };
-const known = new Map<string, Known>();
+type RequestForm = { readonly facts: AnswerFacts; readonly form: AnswerForm };
+const known = new Map<string, RequestForm>();
 
 /** Returns facts about a request. They are computed once per request, because property tests need them in every run. */
-function knownOf({ name, body }: AnswerSurface, wanted: Wanted, stream: boolean): Known {
+function knownOf({ name, body }: AnswerSurface, wanted: Setup, stream: boolean): RequestForm {
   const usage = name === 'chat' && stream ? { stream_options: { include_usage: true } } : {};
   const text = JSON.stringify({ ...body(wanted), stream, ...usage, ...wanted.fields });
   const before = known.get(name + text);
@@ -213,7 +213,7 @@ function knownOf({ name, body }: AnswerSurface, wanted: Wanted, stream: boolean)
 }
 
 /** Rebuilds a node's parsed answer in the form of the API. */
-export function rebuiltBy(surface: AnswerSurface, answer: unknown, wanted: Wanted = {}): RebuiltBody {
+export function rebuiltBy(surface: AnswerSurface, answer: unknown, wanted: Setup = {}): RebuiltBody {
   const { facts, form } = knownOf(surface, wanted, false);
   const { body, ...rest } = wholeAnswer(answer, facts, form);
   return { body: JSON.parse(body), ...rest };
@@ -221,7 +221,7 @@ export function rebuiltBy(surface: AnswerSurface, answer: unknown, wanted: Wante
 
 export function streamOf(
   surface: AnswerSurface,
-  wanted: Wanted = {},
+  wanted: Setup = {},
   memory: MemoryBudget = new BodyBudget(),
 ): SurfaceStream {
   const { facts, form } = knownOf(surface, wanted, true);
@@ -238,7 +238,7 @@ export interface RanStream {
 /**
  * Passes the bytes through the reader and the stream, then ends the body as a node does that closes its connection cleanly.
  */
-export function ranBy(surface: AnswerSurface, pieces: readonly Uint8Array[], wanted: Wanted = {}): RanStream {
+export function ranBy(surface: AnswerSurface, pieces: readonly Uint8Array[], wanted: Setup = {}): RanStream {
   const stream = streamOf(surface, wanted);
   let wire = '';
   const reader = new SseReader({

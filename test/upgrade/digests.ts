@@ -3,9 +3,9 @@
  * gateways, and between processes whose position and fold version are equal.
  */
 import { askAdmin } from '../support/ask-admin.ts';
-import type { Started } from '../support/processes.ts';
+import type { Launch } from '../support/processes.ts';
 
-type Process = Started<{ readonly admin: string; readonly metrics: string }>;
+type Process = Launch<{ readonly admin: string; readonly metrics: string }>;
 
 interface Row {
   readonly name: string;

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { DevAdmin } from '../../tools/dev/dev-admin.ts';
 import { type SimNode, startSimNode } from '../../tools/simulator/sim-node.ts';
 import { statusWith } from '../support/process-fleet.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type Launch, startProcess } from '../support/processes.ts';
 import { until } from '../support/until.ts';
 import { Digests } from './digests.ts';
 import { Load } from './load.ts';
@@ -24,7 +24,7 @@ const env = {
   HEADGATE_GATEWAY_TOKEN: 'gateway-token-of-the-upgrade',
 };
 type Kind = 'control-plane' | 'gateway';
-type Process = Started<{ readonly admin: string; readonly api: string; readonly metrics: string }>;
+type Process = Launch<{ readonly admin: string; readonly api: string; readonly metrics: string }>;
 
 /** More commits than there are between two checkpoints, so that each version writes a checkpoint that the other reads. */
 const checkpoint = { commits: 1008 };

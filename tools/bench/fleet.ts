@@ -31,7 +31,7 @@ import {
   countersOfRound,
   gaugeRecords,
   gaugesOfRound,
-  type Published,
+  type PublishedRecord,
   period,
   type Traffic,
 } from './support/peers.ts';
@@ -52,7 +52,7 @@ function cpuMicros(since?: NodeJS.CpuUsage): number {
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 const rounded = (value: number): number => Number(value.toFixed(2));
-const sumBytes = (records: readonly Published[]): number =>
+const sumBytes = (records: readonly PublishedRecord[]): number =>
   records.reduce((sum, { value }) => sum + value.length + 32, 0);
 
 /** Lowest CPU time of several runs, in µs. The machine was busier with other work during the slower runs. */
@@ -65,7 +65,7 @@ function least(run: () => void): number {
   return Math.min(...times);
 }
 
-function authenticate(topic: LimitTopicName, records: readonly Published[]): number {
+function authenticate(topic: LimitTopicName, records: readonly PublishedRecord[]): number {
   const mac = new RecordMac(topic, gatewayToken);
   const signed = records.map(({ value }) => ({ value, signature: mac.of(value) }));
   return least(() => {
@@ -89,7 +89,7 @@ function records(traffic: Traffic): Traffics {
 function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
   const state = new CounterState();
   const nowMs = Date.now();
-  const merge = (all: readonly Published[]): void => {
+  const merge = (all: readonly PublishedRecord[]): void => {
     for (const { value } of all) {
       const record = readCounterRecord(value);
       if (record !== undefined) state.apply(record, nowMs);
@@ -177,7 +177,7 @@ async function memory({ organisations }: Traffic) {
 /** Publishes the records at their pace. */
 async function publish(
   logUrl: string,
-  { counters, gauges }: Record<'counters' | 'gauges', readonly Published[]>,
+  { counters, gauges }: Record<'counters' | 'gauges', readonly PublishedRecord[]>,
 ): Promise<void> {
   const openTopic = (topic: LimitTopicName) => openLimitTopic(logUrl, { topic, tokens: [gatewayToken] });
   const topics = [openTopic(countersTopic), openTopic(gaugesTopic)] as const;

@@ -25,13 +25,13 @@ export function pairTokens({ query, documents }: SimRerankRequest): number[] {
   return documents.map((document) => textTokens(query) + textTokens(document));
 }
 
-interface Scored {
+interface ScoredDocument {
   readonly index: number;
   readonly document: string;
   readonly score: number;
 }
 
-function scoreDocuments({ query, documents }: SimRerankRequest, dialect: Dialect): Scored[] {
+function scoreDocuments({ query, documents }: SimRerankRequest, dialect: Dialect): ScoredDocument[] {
   const wanted = splitWords(query);
   const scored = documents.map((document, index) => {
     const words = splitWords(document);

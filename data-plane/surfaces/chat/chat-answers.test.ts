@@ -9,7 +9,7 @@ import {
   type NodeEvent,
   ranBy,
   rebuiltBy,
-  type Wanted,
+  type Setup,
 } from '../../../test/support/surface-answers.ts';
 import { NodeFailure } from '../common/node-failure.ts';
 import { usageBounds } from '../common/usage.ts';
@@ -29,12 +29,12 @@ interface Chunk {
 }
 
 /** Runs a node's stream and returns the chunks in its frames, without the terminating frame. */
-function run(bytes: Uint8Array, wanted: Wanted = {}) {
+function run(bytes: Uint8Array, wanted: Setup = {}) {
   const { stream, wire } = ranBy(chatSurface, [bytes], wanted);
   const frames = wire.split('\n\n').filter((frame) => frame !== '' && !frame.includes('[DONE]'));
   return { stream, wire, chunks: frames.map((frame) => JSON.parse(frame.slice(6)) as Chunk) };
 }
-const runEvents = (events: readonly NodeEvent[], wanted?: Wanted) => run(bytesOf(events), wanted);
+const runEvents = (events: readonly NodeEvent[], wanted?: Setup) => run(bytesOf(events), wanted);
 
 const capturedUsage = {
   vllm: {},

@@ -108,7 +108,7 @@ test.each<[string, object, object]>([
   }
 });
 
-type Expected = object | 'refused';
+type ExpectedBody = object | 'refused';
 
 const required = { tools: [tool('get_time')], tool_choice: 'required' };
 const none = { tools, tool_choice: 'none' };
@@ -128,7 +128,7 @@ const [short, long] = [thought('reasoning'), thought('reasoning_content')];
  * Each row contains a feature's name, the request, the path named in a refusal, and the body for each dialect in the order of
  * `all`.
  */
-const rows: readonly (readonly [string, object, string, readonly Expected[]])[] = [
+const rows: readonly (readonly [string, object, string, readonly ExpectedBody[]])[] = [
   ['tool_choice none', none, 'tool_choice', [none, none, none, 'refused']],
   ['tool_choice required', any, 'tool_choice', [any, any, any, 'refused']],
   ['a named tool', one, 'tool_choice', [one, required, required, 'refused']],
@@ -145,7 +145,7 @@ const rows: readonly (readonly [string, object, string, readonly Expected[]])[] 
 
 test.each(
   rows.flatMap(([feature, fields, path, expected]) =>
-    all.map((dialect, at) => [feature, dialect, expected[at] as Expected, fields, path] as const),
+    all.map((dialect, at) => [feature, dialect, expected[at] as ExpectedBody, fields, path] as const),
   ),
 )('Errors 2: %s on %s is honoured, mapped or refused: %j', (_feature, dialect, expected, fields, path) => {
   if (expected !== 'refused') expect(sent(dialect, fields)).toMatchObject(expected);

@@ -36,7 +36,7 @@ interface BlockWithPath<B> {
   readonly path: Path;
 }
 
-type Joined =
+type MergedTurn =
   | { readonly role: 'system'; readonly blocks: BlockWithPath<TextBlock>[] }
   | { readonly role: 'user'; readonly blocks: BlockWithPath<UserBlock>[] }
   | { readonly role: 'assistant'; readonly blocks: BlockWithPath<AssistantBlock>[] };
@@ -63,8 +63,8 @@ export function toChatMessages(system: Instructions | undefined, turns: readonly
   };
 }
 
-function joinTurns(system: Instructions | undefined, turns: readonly Turn[]): Joined[] {
-  const joined: Joined[] = [];
+function joinTurns(system: Instructions | undefined, turns: readonly Turn[]): MergedTurn[] {
+  const joined: MergedTurn[] = [];
   if (system !== undefined)
     joined.push({ role: 'system', blocks: placeBlocks<TextBlock>(system, ['system']) });
   for (const [index, turn] of turns.entries()) {
@@ -76,7 +76,7 @@ function joinTurns(system: Instructions | undefined, turns: readonly Turn[]): Jo
     const last = joined[joined.length - 1];
     // Blocks with equal roles have equal types, as the schema ensures.
     if (last?.role === turn.role) (last.blocks as typeof blocks).push(...blocks);
-    else joined.push({ role: turn.role, blocks } as Joined);
+    else joined.push({ role: turn.role, blocks } as MergedTurn);
   }
   return joined;
 }

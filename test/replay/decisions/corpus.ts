@@ -27,7 +27,7 @@ export const corpusHosts: HostNames = {
 /** 21 November 2026, 12:00 UTC, in ms since 1970. */
 const corpusNowMs = Date.UTC(2026, 10, 21, 12);
 
-type Placed = Extract<ReplayedDecision, { readonly kind: 'placed' }>;
+type PlacedDecision = Extract<ReplayedDecision, { readonly kind: 'placed' }>;
 
 /** The decision that is expected. A message needs to contain only certain words, because its wording may change. */
 export type GoldenDecision =
@@ -41,7 +41,7 @@ export type GoldenDecision =
       readonly says?: readonly string[];
     }
   /** The file uses the member name `draw` for the capacity. */
-  | (Omit<Placed, 'capacity'> & { readonly draw: Placed['capacity'] })
+  | (Omit<PlacedDecision, 'capacity'> & { readonly draw: PlacedDecision['capacity'] })
   | { readonly kind: 'listed'; readonly models: readonly string[] };
 
 export interface GoldenCase
@@ -65,14 +65,14 @@ function parsedLines<Line>(name: string): Line[] {
 const keys = JSON.parse(goldenText('decisions/keys.json')) as Record<string, string>;
 
 /** A golden decision that no longer holds. */
-export interface Superseded {
+export interface SupersededCase {
   readonly name: string;
   /** Name of the case that has the same facts and replaces this one. */
   readonly instead: string;
   readonly because: string;
 }
 
-export const superseded = JSON.parse(goldenText('decisions/superseded.json')) as readonly Superseded[];
+export const superseded = JSON.parse(goldenText('decisions/superseded.json')) as readonly SupersededCase[];
 
 /** All cases, including superseded ones. */
 export const recordedCases: readonly GoldenCase[] = parsedLines<GoldenCase>('decisions.jsonl');

@@ -90,7 +90,7 @@ export class Connection {
   }
 }
 
-export interface Measured {
+export interface LoadResult {
   readonly requests: number;
   readonly failures: number;
   readonly seconds: number;
@@ -99,7 +99,7 @@ export interface Measured {
 }
 
 /** Sends as many requests as `connections` can carry, for `seconds`. */
-export async function saturate(target: Target, connections: number, seconds: number): Promise<Measured> {
+export async function saturate(target: Target, connections: number, seconds: number): Promise<LoadResult> {
   const bytes = requestBytes(target);
   const until = performance.now() + seconds * 1000;
   const latencies: number[] = [];
@@ -122,7 +122,7 @@ export async function saturate(target: Target, connections: number, seconds: num
 }
 
 /** Sends requests at a fixed rate, whatever the target's pace. A late answer does not delay the next request. */
-export async function atRate(target: Target, perSecond: number, seconds: number): Promise<Measured> {
+export async function atRate(target: Target, perSecond: number, seconds: number): Promise<LoadResult> {
   const bytes = requestBytes(target);
   const idle: Connection[] = [];
   const all: Connection[] = [];
@@ -152,7 +152,7 @@ export async function atRate(target: Target, perSecond: number, seconds: number)
   return measured(latencies, failures, started);
 }
 
-function measured(latencies: number[], failures: number, started: number): Measured {
+function measured(latencies: number[], failures: number, started: number): LoadResult {
   return {
     requests: latencies.length,
     failures,
@@ -165,7 +165,7 @@ export function percentile(sorted: Float64Array, p: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * p) / 100))] ?? Number.NaN;
 }
 
-export interface Streamed {
+export interface StreamResult {
   readonly events: number;
   readonly completed: number;
   /** Delay of each event after its expected time, in µs and in ascending order. */
@@ -173,7 +173,7 @@ export interface Streamed {
 }
 
 /** Opens `count` streams at once. A delay is the gap between two data events minus the node's interval. */
-export async function streams(target: Target, count: number, intervalMs: number): Promise<Streamed> {
+export async function streams(target: Target, count: number, intervalMs: number): Promise<StreamResult> {
   const bytes = requestBytes(target);
   const delays: number[] = [];
   let events = 0;

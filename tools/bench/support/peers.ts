@@ -22,7 +22,7 @@ export interface Traffic {
   readonly requestsPerSecond: number;
 }
 
-export interface Published {
+export interface PublishedRecord {
   /** Time since the start of the measurement, in ms. */
   readonly atMs: number;
   readonly value: Buffer;
@@ -97,7 +97,7 @@ export function counterRecords(traffic: Traffic, seconds: number) {
     return { ledger, counters };
   });
   const warmMs = 65_000;
-  const [warm, measured]: [Published[], Published[]] = [[], []];
+  const [warm, measured]: [PublishedRecord[], PublishedRecord[]] = [[], []];
   const perStep = (requestsPerSecond * tickMs) / 2000;
   for (let atMs = 0; atMs < warmMs + seconds * 1000; atMs += tickMs / 2) {
     for (let n = 0; n < perStep; n++) {
@@ -170,7 +170,7 @@ export function gaugeRecords(traffic: Traffic, seconds: number) {
       }
     }
   }
-  const published = log.map(({ value, atMs }): Published => ({ atMs: atMs - warmMs, value }));
+  const published = log.map(({ value, atMs }): PublishedRecord => ({ atMs: atMs - warmMs, value }));
   return {
     admitted,
     warm: published.filter(({ atMs }) => atMs < 0),
@@ -181,7 +181,7 @@ export function gaugeRecords(traffic: Traffic, seconds: number) {
 const numbersOfRound = 1_000_000;
 
 /** Renumbers published records for a later round, because a reader skips numbers that it has already read. */
-export function gaugesOfRound(records: readonly Published[], round: number): Published[] {
+export function gaugesOfRound(records: readonly PublishedRecord[], round: number): PublishedRecord[] {
   const minute = Date.now() - (Date.now() % windowMs);
   return records.map(({ atMs, value }) => {
     const record = decodeGauges(value) as GaugeRecord;
@@ -193,7 +193,7 @@ export function gaugesOfRound(records: readonly Published[], round: number): Pub
   });
 }
 
-export function countersOfRound(records: readonly Published[], round: number): Published[] {
+export function countersOfRound(records: readonly PublishedRecord[], round: number): PublishedRecord[] {
   return records.map(({ atMs, value }) => {
     const record = JSON.parse(value.toString()) as CounterRecord;
     const entries = record.entries.map(

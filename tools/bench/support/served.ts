@@ -6,7 +6,7 @@ import { demoFleet } from '../../dev/demo-fleet.ts';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Target } from './load.ts';
 
-export interface Served {
+export interface BenchService {
   readonly admin: DevAdmin;
   readonly port: number;
   readonly pid: number;
@@ -14,7 +14,7 @@ export interface Served {
   end(): Promise<void>;
 }
 
-export async function serve(upstream: string): Promise<Served> {
+export async function serve(upstream: string): Promise<BenchService> {
   const fleet = new ProcessFleet({ env: { HEADGATE_LOG_LEVEL: 'info' } });
   const admin = fleet.admin(await fleet.startPlane());
   const urls = { 'pool-1': upstream, 'acme-1': upstream, 'acme-s1': upstream, 'birch-s1': upstream };
