@@ -1,4 +1,7 @@
-/** `headgate dev` gives its gateways their own token and the nodes' credentials, but nothing that grants operator rights. */
+/**
+ * Tests that `headgate dev` gives its gateways their own token and the nodes' credentials, but nothing that grants operator
+ * rights.
+ */
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

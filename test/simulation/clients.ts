@@ -20,7 +20,7 @@ export interface Exchange {
   readonly endedMs: number;
   /** The answer, or undefined if the connection was lost before all of it arrived. */
   readonly answer: Answer | undefined;
-  /** Whether the client gave the request up once its answer began. */
+  /** Whether the client abandoned the request when the answer began to arrive. */
   readonly isAbandoned: boolean;
 }
 

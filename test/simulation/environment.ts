@@ -91,7 +91,7 @@ class Timer {
     return this;
   }
 }
-// Nothing keeps a simulated process alive, or lets it end.
+// A simulated process ends only if it is stopped or killed, so it does not matter whether a timer is referenced.
 for (const name of ['ref', 'unref', 'hasRef']) replace(Timer.prototype, { [name]: returnThis });
 
 function returnThis(this: object): object {

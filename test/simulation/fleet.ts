@@ -45,7 +45,7 @@ export class Member extends Machine {
   }
 }
 
-/** Receives the prompts that nodes answer. */
+/** Is told which prompts the nodes answer, and when. */
 export interface Serving {
   began(prompt: string, node: string): void;
   ended(prompt: string): void;
@@ -67,7 +67,7 @@ export class Fleet {
   readonly gateways: readonly Member[];
   readonly nodes: readonly Member[];
   readonly agents: readonly Member[];
-  /** Tokens of the agents, by their nodes. */
+  /** Each agent's token, keyed by the id of its node. */
   readonly tokens = new Map<string, string>();
   readonly brokers: Brokers;
   readonly #options: FleetOptions;
@@ -187,7 +187,7 @@ export class Fleet {
   }
 }
 
-/** Verification takes a third of a run's time if it has its usual pauses. */
+/** Pause between verifications of the snapshot, in ms. With the usual pauses, verification takes a third of a run's time. */
 const verifyPauseMs = 20_000;
 const listening = { bind: '127.0.0.1', metricsPort: 0 } as const;
 

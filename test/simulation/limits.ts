@@ -1,29 +1,32 @@
 /**
- * Checks requests per minute and concurrency of each organisation against the bounds of docs/limits.md. It counts what nodes
- * answer, which is never more than what gateways admit.
+ * Checks each organisation's requests per minute and requests in flight against the bounds in docs/limits.md. Counts the
+ * requests that nodes answer, which are never more than gateways admit.
  */
 import { windowStartMs } from '../../shared/decision/decide.ts';
 import type { Oracle } from './oracle.ts';
 import type { Scheduler } from './scheduler.ts';
 
-/** A request may reach its node this long after it was admitted. Minutes are judged without their first such time. */
+/**
+ * Longest time between the admission of a request and its arrival at a node, in ms. Requests that arrive in the first
+ * `edgeMs` of a minute are not counted, because they may have been admitted in the minute before.
+ */
 const edgeMs = 50;
-/** Time for which a fault of a gateway may affect limits: two minutes, and until its successor is known. */
+/** Time for which a gateway's fault may affect the limits, in ms: two minutes, and the time until its successor is known. */
 const faultMs = 130_000;
 
 export interface LimitsOptions {
   readonly scheduler: Scheduler;
   readonly oracle: Oracle;
   readonly gateways: number;
-  /** Whether a gateway had a fault since then. */
+  /** Whether any gateway has had a fault since this time. */
   readonly hadFault: (sinceMs: number) => boolean;
   readonly fail: (what: string) => void;
 }
 
 interface Use {
-  /** Wall-clock times of requests, ascending. */
+  /** Wall-clock times at which nodes began to answer the organisation's requests, in ascending order. */
   readonly timesMs: number[];
-  /** Weights of requests in flight, by prompt. */
+  /** Weight of each request in flight, keyed by its prompt. */
   readonly inFlight: Map<string, number>;
 }
 
@@ -35,7 +38,7 @@ export class Limits {
     this.#options = options;
   }
 
-  /** A node has begun to answer a request. */
+  /** Counts a request that a node has begun to answer, and fails if the organisation's limits do not allow it. */
   began(prompt: string, organisation: string, model: string): void {
     const { scheduler, oracle, fail } = this.#options;
     const nowMs = scheduler.wallMs(scheduler.world.machine);
@@ -55,12 +58,15 @@ export class Limits {
       fail(`${organisation} had a weight of ${weights} in flight; at most ${concurrency} may be admitted`);
   }
 
-  /** A node has ended its answer. */
+  /** Notes that a node has finished answering the request. */
   ended(prompt: string, organisation: string): void {
     this.#uses.get(organisation)?.inFlight.delete(prompt);
   }
 
-  /** Largest use that the documented bounds allow now. `weight` is that of the heaviest request. */
+  /**
+   * Returns the largest use that the documented bounds allow at present. `weight` is the largest weight that a request may
+   * have.
+   */
   #bound(organisation: string, name: 'requestsPerMinute' | 'concurrency', weight: number): number {
     const { scheduler, oracle, gateways, hadFault } = this.#options;
     const limits = new Set<number>();

@@ -41,14 +41,14 @@ const cpuSeconds = (): number => {
   return (user + system) / 1e6;
 };
 
-/** Runs one seed in a process of its own. `last` is the line that it printed before its summary. */
+/** Runs one seed in a process of its own. `last` is the line that the process printed before its summary. */
 function runApart(program: string, next: number, stdio: 'inherit' | 'pipe'): { isOk: boolean; last: string } {
   const args = [program, '--seed', String(next), '--minutes', String(minutes)];
   const { status, stdout } = spawnSync(process.execPath, args, { stdio, encoding: 'utf8' });
   return { isOk: status === 0, last: stdout?.trim().split('\n').at(-2) ?? '' };
 }
 
-/** Runs seeds with a planted fault until one of them finds it. Returns whether one did. */
+/** Plants a fault and runs seeds until the simulation finds it. Returns whether it did. */
 function findFault(name: string): boolean {
   const folder = mkdtempSync(join('/dev/shm', 'headgate-simulation-'));
   try {

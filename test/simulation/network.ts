@@ -269,7 +269,7 @@ class Socket extends Duplex {
     return this.destroy();
   }
 }
-// Options that change nothing here.
+// Socket options that make no difference in the simulation.
 for (const name of ['setNoDelay', 'setKeepAlive', 'ref', 'unref'])
   Object.assign(Socket.prototype, {
     [name](): object {

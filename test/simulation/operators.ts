@@ -13,7 +13,7 @@ export interface KnownKey {
   readonly id: string;
   readonly value: string;
   readonly organisation: string;
-  /** Whether an operator has asked to revoke it. */
+  /** Whether an operator has asked the control plane to revoke the key. */
   isRevoked: boolean;
 }
 
@@ -73,7 +73,7 @@ export class Operators {
     if (value !== undefined) this.keys.push({ id, value, organisation, isRevoked: false });
   }
 
-  /** Creates a token for a node's agent. */
+  /** Creates a token for the agent of the node with this id. */
   async createToken(id: string): Promise<string> {
     const answer = await this.command('node-token.create', { id });
     return answer === undefined ? '' : JSON.parse(answer.text).value;

@@ -65,11 +65,11 @@ class State {
   }
 }
 
-/** Data of an event, read without the product's schemas. */
+/** The data of an event. It is not checked against the product's schemas, so that the oracle does not depend on them. */
 // biome-ignore lint/suspicious/noExplicitAny: each effect knows its event's data.
 type Data = any;
 
-/** Effect of each event on a state. Events that are not listed do not change answers. */
+/** Changes the state as each type of event requires. Events whose type is not listed do not change answers. */
 const effects: Readonly<Record<string, (state: State, data: Data) => unknown>> = {
   'tier.set': ({ tiers }, data) =>
     tiers.set(data.id, {

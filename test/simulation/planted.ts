@@ -1,19 +1,21 @@
 /**
- * Planted faults: each line of `planted.diff` breaks one rule of the product, and the simulation must find it. A fault is
+ * Plants faults in the product. Each line of `planted.diff` breaks one rule, and the simulation must find it. A fault is
  * planted in a copy of the built code, because a running process may have loaded the original.
  */
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Mutation, mutate, parseMutations } from '../mutation/mutations.ts';
 
-/** The project's root. The built file is two folders deeper than the source. */
+/** Root folder of the project. This module runs only from the build, one folder deeper than its source. */
 const root = join(import.meta.dirname, '../../..');
 
 export function plantedFaults(): readonly Mutation[] {
   return parseMutations(readFileSync(join(root, 'test/simulation/planted.diff'), 'utf8'));
 }
 
-/** Copies the built code to a folder of `parent`, with one rule broken. Returns the path of the copied program. */
+/**
+ * Copies the built code to a new folder in `parent` and breaks one rule in the copy. Returns the path of the copied program.
+ */
 export function plant(name: string, parent: string): string {
   const fault = plantedFaults().find(({ rule }) => rule === name);
   if (fault === undefined) throw new Error(`there is no planted fault of this name: ${name}`);

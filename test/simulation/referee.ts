@@ -34,7 +34,7 @@ interface UsageRow {
   readonly n: number;
 }
 
-/** A position before which no later request may be decided. */
+/** Position of the log that decisions on later requests must include, and the time from which this holds. */
 interface Floor {
   readonly position: number;
   readonly atMs: number;
@@ -46,7 +46,7 @@ export class Referee {
   readonly counts = { answers: 0, completed: 0, refused: 0, lost: 0, commits: 0, skipped: 0 };
   readonly #scheduler: Scheduler;
   readonly #journal: Journal;
-  /** Lowest positions that each gateway process may be at, according to its earlier answers. */
+  /** For each gateway process, the positions of the log that its earlier answers prove it has reached. */
   readonly #floors = new WeakMap<object, Floor[]>();
   /** Positions that all gateways have confirmed, and the times at which the operator learned of it. */
   readonly #confirmed: Floor[] = [];
@@ -106,13 +106,13 @@ export class Referee {
     this.#confirmed.push({ position, atMs: this.#scheduler.nowMs });
   }
 
-  /** A client sends a request. */
+  /** Notes that a client has sent a request, so that the organisation's limits can be checked when a node answers. */
   asked(prompt: string, { key, model }: ClientRequest): void {
     const organisation = key === undefined ? undefined : this.oracle.organisationOf(key);
     if (organisation !== undefined) this.#asked.set(prompt, { organisation, model });
   }
 
-  /** A node begins to answer a request. */
+  /** Notes that a node has begun to answer a request, and checks that no other node has received it. */
   began(prompt: string, node: string): void {
     const before = this.#servedBy.get(prompt);
     if (before !== undefined)
@@ -123,7 +123,7 @@ export class Referee {
     else this.#limits.began(prompt, asked.organisation, asked.model);
   }
 
-  /** A node has ended its answer. */
+  /** Notes that a node has finished answering a request. */
   ended(prompt: string): void {
     const { organisation } = this.#asked.get(prompt) ?? {};
     if (organisation !== undefined) this.#limits.ended(prompt, organisation);

@@ -67,7 +67,10 @@ export class Scheduler {
   onUncaught: (owner: SimulatedProcess, error: unknown) => void = (_owner, error) => {
     throw error;
   };
-  /** The next event is the last. Of events at one time, the one that was added first runs first. */
+  /**
+   * Events that have not run yet. The next event is the last item. Of several events at the same time, the one that was added
+   * first runs first.
+   */
   readonly #waiting: Event[] = [];
 
   constructor(seed: number) {
@@ -106,7 +109,7 @@ export class Scheduler {
     if (owner === this.#nobody) this.onUncaught(owner, new Error('began outside of an event'));
     const event: Event = { atMs, owner, run };
     let from = 0;
-    // Binary search: later events come first.
+    // Finds the event's place by binary search. Later events come before earlier ones.
     for (let to = this.#waiting.length; from < to; ) {
       const middle = (from + to) >> 1;
       if ((this.#waiting[middle] as Event).atMs > atMs) from = middle + 1;

@@ -69,7 +69,7 @@ export class Brokers {
     });
   }
 
-  /** Wakes the readers of a topic, or of all. */
+  /** Wakes the processes that wait for the topic to change, or for any topic if none is given. */
   wakeReaders(topic?: string): void {
     for (const reader of this.#readers) {
       if (topic !== undefined && reader.topic !== topic) continue;

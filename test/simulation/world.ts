@@ -8,16 +8,16 @@ export const organisations = Array.from({ length: 8 }, (_, n) => `org-${n + 1}`)
 export const tiers = ['Starter', 'Team', 'Platinum'] as const;
 
 export interface NodePlan {
-  /** `pool`, a stack or an organisation. */
+  /** Where the node serves: `pool`, or the id of a stack or an organisation. */
   readonly place: string;
   readonly models: readonly string[];
   /** Whether the node has an agent. If not, a control plane probes it. */
   readonly hasAgent: boolean;
-  /** Pace of the node's streams. 0 means as fast as possible. */
+  /** Number of tokens per second that the node sends in a stream. If it is 0, the node sends them as fast as possible. */
   readonly tokensPerSecond: number;
 }
 
-/** Nodes by their ids. */
+/** Plan of each node, keyed by the node's id. */
 export type NodePlans = Readonly<Record<string, NodePlan>>;
 
 export function planNodes(scheduler: Scheduler): NodePlans {
