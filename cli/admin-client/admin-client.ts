@@ -40,7 +40,7 @@ export interface ClientOptions {
    * Whether a command that is too large for one commit may become several. The response then says what remains to be done.
    */
   readonly inParts?: boolean | undefined;
-  /** Whether to reject each command with EffectFound, which contains the command's effect, instead of executing it. */
+  /** Whether to reject each command with `EffectFound`, which contains the command's effect, instead of executing it. */
   readonly effect?: boolean | undefined;
   /** Called before each operation. If it rejects, the operation is not sent. */
   readonly announce?: ((name: OperationName, input: object) => Promise<void>) | undefined;

@@ -42,7 +42,7 @@ const unsentCodes = new Set([
 /** Matches the error codes of Node and OpenSSL that mean an untrusted certificate. */
 const certificateCode = /CERT|UNABLE_TO_(?:GET|VERIFY)/;
 
-/** Converts a network error to an AdminError that says what to do. Returns other errors unchanged. */
+/** Converts a network error to an `AdminError` that says what to do. Returns other errors unchanged. */
 export function toAdminError(error: unknown, admin: string, isInterrupted: boolean): unknown {
   if (error instanceof AdminError || !isNetworkFailure(error)) return error;
   if (isInterrupted) return new AdminError('interrupted', { type: 'Interrupted' });

@@ -1,4 +1,4 @@
-/** Response types by a call's method and path: `AnswerAt<'GET', '/keys/k1'>` is an ApiKey. Nothing is checked at run time. */
+/** Response types by method and path: `AnswerAt<'GET', '/keys/k1'>` is an `ApiKey`. Nothing is checked at run time. */
 import type { AdminResponse, AdminRoute } from '../../schemas/admin/admin.ts';
 
 /** A JSON object that the control plane returned. */

@@ -14,7 +14,7 @@ export interface OperationRequest {
   readonly rest: Readonly<Record<string, unknown>>;
 }
 
-/** Builds the request. Throws an AdminError of type `Usage` if a path parameter cannot be an id. */
+/** Builds the request. Throws an `AdminError` of type `Usage` if a path parameter cannot be an id. */
 export function buildRequest(name: OperationName, input: object): OperationRequest {
   const { path, params, rest } = resolvePath(name, input);
   for (const part of Object.values(params)) checkPart(part);

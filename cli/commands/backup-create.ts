@@ -86,7 +86,7 @@ function requireDataFolder(session: Session, { data, usage }: BackupOptions): st
   throw usageError(`${data} is not a control plane's data folder: it has no usage.db`, 'check --data');
 }
 
-/** Creates the folder if it is missing, and locks it. Throws a CliError if it contains other files or is locked already. */
+/** Creates the folder if it is missing, and locks it. Throws a `CliError` if it contains other files or is locked already. */
 function lockBackup(dir: string, folder: string): { release(): void } {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const names = readdirSync(dir);

@@ -46,7 +46,7 @@ async function* formatLines(records: AsyncIterable<LogRecord>): AsyncIterable<st
   if (batch !== '') yield batch;
 }
 
-/** Yields a segment's records in batches, with positions as offsets. Throws a CliError that names the file. */
+/** Yields a segment's records in batches, with positions as offsets. Throws a `CliError` that names the file. */
 export async function* readSegment(
   dir: string,
   { file, from }: { readonly file: string; readonly from: number },
@@ -82,7 +82,7 @@ export async function copyDatabase(from: string, dir: string, file: string): Pro
   return { file, bytes: lstatSync(join(dir, file)).size, sha256: await hashFile(dir, file) };
 }
 
-/** Throws a CliError if the file is missing or has changed since it was written. */
+/** Throws a `CliError` if the file is missing or has changed since it was written. */
 export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile): Promise<void> {
   const found = lstatSync(join(dir, file), { throwIfNoEntry: false })?.size;
   if (found === undefined) throw damagedError(file, 'the file is missing');
@@ -104,7 +104,7 @@ function expectedSchema(name: DataFile['name'], format: unknown): string | undef
   return format === version ? sql : undefined;
 }
 
-/** Throws a CliError if a copied database is damaged, or has tables that Headgate does not create. */
+/** Throws a `CliError` if a copied database is damaged, or has tables that Headgate does not create. */
 export function checkDatabase(dir: string, { file, name }: DataFile): void {
   const path = join(dir, file);
   try {
@@ -187,7 +187,7 @@ class Checksum extends Transform {
   }
 }
 
-/** Returns the number of completed requests in a copy of usage.db. */
+/** Returns the number of completed requests in a copy of `usage.db`. */
 export function completedRequests(path: string): number {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {

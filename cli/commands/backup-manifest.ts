@@ -45,7 +45,7 @@ export type Manifest = z.infer<typeof manifestSchema>;
 export type BackupFile = z.infer<typeof fileSchema>;
 export type DataFile = Manifest['data'][number];
 
-/** Reads the manifest. Returns undefined if there is no backup. Throws a CliError if it is damaged or of a later version. */
+/** Reads the manifest. Returns undefined if there is no backup. Throws a `CliError` if it is damaged or of a later build. */
 export function readManifest(dir: string): Manifest | undefined {
   let text: string;
   try {
@@ -61,7 +61,7 @@ export function readManifest(dir: string): Manifest | undefined {
   return manifest;
 }
 
-/** Reads the manifest. Throws a CliError if the folder does not contain a backup. */
+/** Reads the manifest. Throws a `CliError` if the folder does not contain a backup. */
 export function requireManifest(dir: string): Manifest {
   const manifest = readManifest(dir);
   if (manifest) return manifest;

@@ -93,7 +93,7 @@ export async function restoreBackup(
   );
 }
 
-/** Throws unless the folder has only leftovers of an interrupted restore. An old counters.db would make usage count twice. */
+/** Throws unless the folder has only leftovers of an interrupted restore. An old `counters.db` would double the usage. */
 function checkEmpty(dataDir: string, shown: string): void {
   const names = existsSync(dataDir) ? [...readdirSync(dataDir), ...dayNamesIn(dataDir)] : [];
   const own = names.includes(`usage.db${partSuffix}`)
@@ -113,7 +113,7 @@ interface Trust {
 }
 
 /**
- * Checks who signed the log, because checksums detect damage but do not show who wrote the backup. Throws a CliError unless
+ * Checks who signed the log, because checksums detect damage but do not show who wrote the backup. Throws a `CliError` unless
  * one of `pins` signed the first commit. If there are no pins, a person must compare the signers, which --yes would skip.
  */
 async function checkSigners(
@@ -220,7 +220,7 @@ async function append(session: Session, log: ControlLog, records: readonly LogRe
   }
 }
 
-/** Yields the commits after the log's head in batches. Throws a CliError if the head is not a commit of the backup. */
+/** Yields the commits after the log's head in batches. Throws a `CliError` if the head is not a commit of the backup. */
 async function* readBatches(head: Head, { dir, manifest }: Source): AsyncIterable<LogRecord[]> {
   let batch: LogRecord[] = [];
   let seq = 0;
@@ -271,7 +271,7 @@ function notEmptyError(why: string, cause?: Error): CliError {
   });
 }
 
-/** Writes the databases. Until usage.db gets its final name, which happens last, a repeated restore starts afresh. */
+/** Writes the databases. Until `usage.db` gets its final name, which happens last, a repeated restore starts afresh. */
 async function writeData(
   dir: string,
   dataDir: string,
@@ -296,7 +296,7 @@ async function writeData(
   }
 }
 
-/** Prepares usage.db for reading the new usage topic from its start. Rows that its totals already include are recognised. */
+/** Prepares `usage.db` to read the new usage topic from its start. Rows already in its totals are recognised. */
 function adoptUsage(path: string): readonly PoolTotal[] {
   const store = openUsageStore(path);
   try {

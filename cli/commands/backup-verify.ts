@@ -34,7 +34,7 @@ export async function verifyBackup(session: Session, folder: string): Promise<vo
   );
 }
 
-/** Verifies the backup. Throws a CliError that names the first damaged file. */
+/** Verifies the backup. Throws a `CliError` that names the first damaged file. */
 export async function checkBackup(session: Session, dir: string): Promise<VerifiedBackup> {
   const manifest = requireManifest(dir);
   const files = [...manifest.segments, ...manifest.data];

@@ -9,7 +9,7 @@ const lineBytesMax = 4 * 1024 * 1024;
 
 const batchMax = 500;
 
-/** Reads the records of a file. Throws a CliError with exit code 2 that names the first invalid line. */
+/** Reads the records of a file. Throws a `CliError` with exit code 2 that names the first invalid line. */
 export function readExportedLog(path: string): AsyncIterable<readonly LogRecord[]> {
   return parseRecords(readLines(path), path);
 }

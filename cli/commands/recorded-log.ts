@@ -14,7 +14,7 @@ export function configuredLogUrl(session: Session): string | undefined {
   return session.io.env['HEADGATE_LOG'] || readContext(session.io).log;
 }
 
-/** Returns the given address, or else the configured one. Throws a CliError if neither is set. */
+/** Returns the given address, or else the configured one. Throws a `CliError` if neither is set. */
 export function requireLogUrl(session: Session, given?: string): string {
   const url = given ?? configuredLogUrl(session);
   if (url) return url;

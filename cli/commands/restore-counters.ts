@@ -22,7 +22,7 @@ export interface CountedUse {
 /** Returns what one organisation used in one period, across all gateways. */
 export type PeriodUse = (organisation: string, period: string) => CountedUse;
 
-/** Reads the topic to its end. Throws LogUnavailable, or a CliError if the records cannot be authenticated. */
+/** Reads the topic to its end. Throws `LogUnavailable`, or a `CliError` if the records cannot be authenticated. */
 export async function readCounted(session: Session, url: string): Promise<PeriodUse> {
   const state = new CounterState();
   const keep = { keepSeconds: limitTopicKeepSeconds[countersTopic], allowTrimmed: true };

@@ -54,7 +54,7 @@ export interface SecretLabels {
   readonly revoke: string;
 }
 
-/** Prints the secret. Throws a CliError if the response lacks it, which happens if the command was repeated. */
+/** Prints the secret. Throws a `CliError` if the response lacks it, which happens if the command was repeated. */
 export async function showSecret(
   session: Session,
   place: SecretOutput,

@@ -49,7 +49,7 @@ export const signers: NounRow = {
   ],
 };
 
-/** Reads a public key from a PEM file and converts it to the log's format. Throws a CliError with exit code 2. */
+/** Reads a public key from a PEM file and converts it to the log's format. Throws a `CliError` with exit code 2. */
 function readPublicKey(session: Session, file: string): string {
   try {
     return normalisePublicKey(textOfNamed(resolve(session.io.cwd, file)), file);

@@ -20,7 +20,7 @@ export interface StateFile {
   readonly divergedAt?: number;
 }
 
-/** Inspects the file. Throws a CliError with exit code 2 if it is missing, damaged or from another fold version. */
+/** Inspects the file. Throws a `CliError` with exit code 2 if it is missing, damaged or from another fold version. */
 export function inspectState(path: string): StateFile {
   try {
     const snapshot = openExisting(path, { readOnly: true });

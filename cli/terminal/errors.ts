@@ -97,7 +97,7 @@ const exitCodeByName: Readonly<Record<string, ExitCode>> = {
   SigningKeyUnusable: 2,
 };
 
-/** Converts anything thrown to a CliError. An unexpected error keeps its message and leads to exit code 1. */
+/** Converts anything thrown to a `CliError`. An unexpected error keeps its message and leads to exit code 1. */
 export function toCliError(thrown: unknown): CliError {
   if (hasLostFolder(thrown))
     return new CliError('the working folder no longer exists', {

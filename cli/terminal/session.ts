@@ -66,7 +66,7 @@ export class Session {
     this.out = new Renderer(io, globals.output ?? 'table', globals.color !== false);
   }
 
-  /** Returns the client for the admin API. Rejects with a CliError if no token is configured for the address. */
+  /** Returns the client for the admin API. Rejects with a `CliError` if no token is configured for the address. */
   api(): Promise<AdminClient> {
     this.#client ??= this.#connect();
     return this.#client;

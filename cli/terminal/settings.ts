@@ -31,7 +31,7 @@ export interface SettingsFlags {
   readonly tokenFile?: string;
 }
 
-/** Finds the address and the token. Throws a CliError with exit code 2 if one is unusable, or 4 if no token may be sent. */
+/** Finds the address and the token. Throws a `CliError` with exit code 2 if one is unusable, or 4 if no token may be sent. */
 export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<AdminSettings> {
   const chosen = flags.admin ?? readSetting('HEADGATE_ADMIN', io.env);
   const given = (await readTokenFile(io, flags.tokenFile)) ?? readEnvironmentToken(io);
@@ -78,7 +78,7 @@ function checkedToken(token: string, source: string): string {
   );
 }
 
-/** Reads the context file that applies. Returns an empty context if there is none. Throws a CliError if it is unusable. */
+/** Reads the context file that applies. Returns an empty context if there is none. Throws a `CliError` if it is unusable. */
 export function readContext(io: Io): Context {
   return locateContext(io).context;
 }
@@ -107,7 +107,7 @@ function locateContext(io: Io): LocatedContext {
   }
 }
 
-/** Reads the context file. Throws a CliError if another user could have written it. */
+/** Reads the context file. Throws a `CliError` if another user could have written it. */
 function readTrusted(path: string): string {
   // Do not block, because the path may be that of a named pipe.
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
@@ -179,7 +179,7 @@ async function readTokenFile(io: Io, file: string | undefined): Promise<string |
   return checkedToken(text, 'the token file');
 }
 
-/** Reads a file, or stdin if `file` is `-`. Throws a CliError with exit code 2 if it cannot be read or is too large. */
+/** Reads a file, or stdin if `file` is `-`. Throws a `CliError` with exit code 2 if it cannot be read or is too large. */
 export async function readInput(io: Io, file: string, bytesMax = 8 * 1024 * 1024): Promise<string> {
   try {
     if (file !== '-') {

@@ -1,4 +1,4 @@
-/** A refusal: a message for the client, its cause and a text for the log. Other thrown errors become InternalError. */
+/** A refusal: a message for the client, its cause and a text for the log. Other thrown errors become `InternalError`. */
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { type Cause, type CauseWithType, causes, causeText } from './causes.ts';
 

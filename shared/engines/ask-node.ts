@@ -74,7 +74,7 @@ export async function askNode(
   }
 }
 
-/** Parses a response's body as JSON. Throws SyntaxError if it is not JSON or contains too many values. */
+/** Parses a response's body as JSON. Throws `SyntaxError` if it is not JSON or contains too many values. */
 export async function boundedJson(body: Dispatcher.ResponseData['body']): Promise<unknown> {
   const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
   const chunks: AsyncIterable<Buffer> = body;

@@ -1,7 +1,7 @@
 /**
  * Describes what an engine supports, in one table per engine. The gateway refuses chat settings that neither a table nor
- * chat-fields.ts supports, because engines silently ignore unknown fields. The facts come from test/fixtures/captures and the
- * engines' sources.
+ * `chat-fields.ts` supports, because engines silently ignore unknown fields. The facts come from test/fixtures/captures and
+ * the engines' sources.
  */
 import type { Dialect } from '../../schemas/names.ts';
 

@@ -24,7 +24,7 @@ export interface Members {
   has(process: string, window: number): boolean;
 }
 
-/** Claims on one limit of one subject, and its use. */
+/** Claims of all processes on one limit of one subject, and their use of it. */
 export interface LimitRow {
   readonly subject: string;
   readonly window: number;

@@ -73,14 +73,14 @@ export class LimitTopic {
     return this.#failing.size === 0;
   }
 
-  /** Appends a record without retrying. Rejects with LogUnavailable or AppendUnknown, or if the record is too large. */
+  /** Appends a record without retrying. Rejects with `LogUnavailable` or `AppendUnknown`, or if the record is too large. */
   append(value: Uint8Array): Promise<number> {
     if (value.length > limitRecordBytesMax)
       return Promise.reject(new Error(`a record of ${this.name} has ${value.length} bytes`));
     return this.#noted(this.#log.append(value, this.#mac.of(value)));
   }
 
-  /** Returns the offset after the last record. Rejects with LogUnavailable. */
+  /** Returns the offset after the last record. Rejects with `LogUnavailable`. */
   end(): Promise<number> {
     return this.#noted(this.#log.end());
   }

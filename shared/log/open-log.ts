@@ -18,7 +18,7 @@ export class LogUrlInvalid extends Error {
 
 const supported = 'use sqlite:FOLDER, for example sqlite:./data/log, or kafka://host:port,host:port';
 
-/** Parses `sqlite:FOLDER` or `kafka://host:port,…`. Throws LogUrlInvalid. */
+/** Parses `sqlite:FOLDER` or `kafka://host:port,…`. Throws `LogUrlInvalid`. */
 export function parseLogUrl(url: string): LogUrl {
   const separator = url.indexOf(':');
   const rest = url.slice(separator + 1);
@@ -54,7 +54,7 @@ const topicPattern = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
 export type OpenLogOptions = Omit<EmbeddedLogOptions, 'folder' | 'address'>;
 
-/** Opens the log of one topic. Rejects with LogUrlInvalid, LogUnavailable or LogReplaced. */
+/** Opens the log of one topic. Rejects with `LogUrlInvalid`, `LogUnavailable` or `LogReplaced`. */
 export function openLog(url: string, address: TopicAddress, options: OpenLogOptions = {}): Promise<TimedLog> {
   return logOpener.open(url, address, options);
 }

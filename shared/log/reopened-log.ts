@@ -1,4 +1,4 @@
-/** A log that is opened on first use and reopened if it was replaced. Readers get LogReplaced and then read the new log. */
+/** A log that is opened on first use and reopened if it was replaced. Readers get `LogReplaced` and then read the new log. */
 import {
   type LogBatch,
   LogReplaced,

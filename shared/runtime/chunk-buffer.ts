@@ -69,7 +69,7 @@ export class ChunkBuffer {
     return Buffer.concat(this.#blocks, this.#length);
   }
 
-  /** Empties this object and returns its blocks. Each has its own ArrayBuffer, so it can be transferred to a worker. */
+  /** Empties this object and returns its blocks. Each has its own `ArrayBuffer`, so it can be transferred to a worker. */
   detach(): Uint8Array<ArrayBuffer>[] {
     const blocks = this.#blocks.map((block) => new Uint8Array(block.buffer as ArrayBuffer, 0, block.length));
     const [first] = blocks;

@@ -93,7 +93,7 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   server.on('connect', (_request: IncomingMessage, socket: Socket) =>
     onUnreadable(new Error('no tunnels'), socket),
   );
-  // By default, Node silently drops headers beyond a limit, even a second Host. 0 disables that; headerBytesMax remains.
+  // By default, Node silently drops headers beyond a limit, even a second Host. 0 disables that; `headerBytesMax` remains.
   server.maxHeadersCount = 0;
   server.on(certificate ? 'secureConnection' : 'connection', (socket: Socket) => {
     lingerAtEnd(socket);

@@ -11,7 +11,7 @@ interface Line<Level extends LogLevel> {
   (text: LogText<Level>): void;
 }
 
-/** A logger whose methods accept only the texts that schemas/records/log-events.ts defines for their level. */
+/** A logger whose methods accept only the texts that `schemas/records/log-events.ts` defines for their level. */
 export type Logger = { readonly [Level in LogLevel]: Line<Level> } & Pick<
   PinoLogger,
   'isLevelEnabled' | 'levels'
@@ -147,7 +147,7 @@ export function bufferedLines(
 
 /**
  * Returns an access log in the process log's format. It writes within 50 ms, without delaying requests and without redaction.
- * Its fields are a fixed list of ids, names, numbers and fixed texts (schemas/records/request-record.ts). Each line is
+ * Its fields are a fixed list of ids, names, numbers and fixed texts (`schemas/records/request-record.ts`). Each line is
  * serialised in one call, because serialising it with pino takes a tenth of a request's cost.
  */
 export function createAccessLog(logger: Logger, name: string): AccessLog {

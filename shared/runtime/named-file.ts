@@ -23,7 +23,7 @@ export interface NamedFileOptions {
 /** Matches the path that a shell passes for `<(command)`. That pipe is already open, so reading it does not block. */
 const openPipe = /^\/(?:dev|proc\/self)\/(?:fd\/\d+|stdin)$/;
 
-/** Opens a file. The caller must close the descriptor. Throws NoRegularFile or the system's error. */
+/** Opens a file. The caller must close the descriptor. Throws `NoRegularFile` or the system's error. */
 function openNamed(path: string, options: NamedFileOptions = {}): number {
   const { refuseLinks = false, bytesMax = Number.POSITIVE_INFINITY } = options;
   const links = refuseLinks ? constants.O_NOFOLLOW : 0;
@@ -48,7 +48,7 @@ function openUnlessLink(path: string, flags: number): number {
   }
 }
 
-/** Reads a whole file. Throws NoRegularFile, also if the file is larger than `bytesMax`, or the system's error. */
+/** Reads a whole file. Throws `NoRegularFile`, also if the file is larger than `bytesMax`, or the system's error. */
 export function readNamed(path: string, bytesMax: number, options: NamedFileOptions = {}): Buffer {
   const descriptor = openNamed(path, { ...options, bytesMax });
   try {
@@ -71,7 +71,7 @@ export function textOfNamed(path: string, bytesMax: number = 1024 * 1024): strin
   return readNamed(path, bytesMax).toString('utf8');
 }
 
-/** Streams a file of any size. Throws NoRegularFile or the system's error. */
+/** Streams a file of any size. Throws `NoRegularFile` or the system's error. */
 export function streamNamed(path: string, options?: NamedFileOptions): ReadStream {
   return createReadStream(path, { fd: openNamed(path, options), highWaterMark: 256 * 1024 });
 }

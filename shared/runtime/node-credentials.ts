@@ -8,7 +8,7 @@ const prefix = 'HEADGATE_NODE_CREDENTIAL_';
 
 export type CredentialSource = (name: string) => string | undefined;
 
-/** Returns a function that reads a credential by name. Throws SecretUnusable if one in the environment is blank. */
+/** Returns a function that reads a credential by name. Throws `SecretUnusable` if one in the environment is blank. */
 export function nodeCredentials(
   folder: string | undefined,
   from: Environment = environment,

@@ -7,7 +7,7 @@ export const pipelinedMax = 32;
 
 const owed = Symbol('answers that are owed, in the order of their requests');
 
-/** A socket that stores its pending responses. A property costs the garbage collector less than a WeakMap. */
+/** A socket that stores its pending responses. A property costs the garbage collector less than a `WeakMap`. */
 interface OwingSocket extends Socket {
   /** Pending responses in the order of their requests. There is almost always just one. */
   [owed]?: ServerResponse[];

@@ -16,14 +16,14 @@ export class SecretUnusable extends Error {
 
 /**
  * Reads a setting that is a secret, locates a key or names a trusted party. Returns undefined if the variable is unset.
- * Throws SecretUnusable if it is blank, because whoever set it expects protection.
+ * Throws `SecretUnusable` if it is blank, because whoever set it expects protection.
  */
 export function readProtectedSetting(variable: string, from: Environment = environment): string | undefined {
   if (from[variable]?.trim() !== '') return readSetting(variable, from);
   throw new SecretUnusable(`${variable} is empty; set ${variable} to its value, or unset it`);
 }
 
-/** Returns the text of the file in NAME_FILE, or undefined if that is unset. Throws SecretUnusable if NAME is also set. */
+/** Returns the text of the file in NAME_FILE, or undefined if that is unset. Throws `SecretUnusable` if NAME is also set. */
 function secretFile(variable: string, from: Environment): string | undefined {
   const path = readProtectedSetting(`${variable}_FILE`, from);
   if (path === undefined) return undefined;
@@ -58,7 +58,7 @@ function readBeginning(path: string, variable: string): string {
   }
 }
 
-/** Reads a Headgate token. Returns undefined if the variable is unset. Throws SecretUnusable if the token is invalid. */
+/** Reads a Headgate token. Returns undefined if the variable is unset. Throws `SecretUnusable` if the token is invalid. */
 export function readSecret(variable: string, from: Environment = environment): string | undefined {
   const value = secretFile(variable, from)?.trim() ?? readProtectedSetting(variable, from);
   if (value === undefined || isToken(value)) return value;
@@ -67,7 +67,7 @@ export function readSecret(variable: string, from: Environment = environment): s
   );
 }
 
-/** Reads a secret. Throws SecretUnusable if it is unset or invalid. `how` tells the operator what to set it to. */
+/** Reads a secret. Throws `SecretUnusable` if it is unset or invalid. `how` tells the operator what to set it to. */
 export function requiredSecret(
   variable: string,
   how = `a random text of at least ${tokenLengthMin} printable characters`,
@@ -78,7 +78,7 @@ export function requiredSecret(
   throw new SecretUnusable(`set ${variable} to ${how}`);
 }
 
-/** Reads a secret issued by another system: a single line of any length, unchanged. Throws SecretUnusable. */
+/** Reads a secret issued by another system: a single line of any length, unchanged. Throws `SecretUnusable`. */
 export function readForeignSecret(variable: string, from: Environment = environment): string | undefined {
   const value = secretFile(variable, from) ?? (readProtectedSetting(variable, from) && from[variable]);
   if (value === undefined) return undefined;
@@ -98,7 +98,7 @@ export function isSameSecret(given: string | undefined, wanted: string | undefin
   return timingSafeEqual(digest(given), digest(wanted));
 }
 
-/** Reads a token from a file, which is created with a random token if it is missing. Throws SecretUnusable. */
+/** Reads a token from a file, which is created with a random token if it is missing. Throws `SecretUnusable`. */
 export function persistentToken(path: string, prefix: string): string {
   if (!existsSync(path)) {
     const token = `${prefix}_${randomBytes(24).toString('base64url')}`;

@@ -16,7 +16,7 @@ class SettingInvalid extends Error {
 
 const logLevels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
 
-/** Reads the log level of the process. Throws SettingInvalid. */
+/** Reads the log level of the process. Throws `SettingInvalid`. */
 export function logLevel(fallback = 'info'): string {
   const level = readSetting('HEADGATE_LOG_LEVEL') ?? fallback;
   if (logLevels.includes(level)) return level;

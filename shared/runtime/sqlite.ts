@@ -111,7 +111,7 @@ function refuseCode(db: Database, path: string): void {
   if (found !== undefined) throw foreignSchema(path, `the ${found.type} ${JSON.stringify(found.name)}`);
 }
 
-/** Throws DatabaseCorrupt unless the file has exactly the tables and indexes of `sql`. Extra ones could change rows. */
+/** Throws `DatabaseCorrupt` unless the file has exactly the tables and indexes of `sql`. Extra ones could change rows. */
 export function refuseForeignSchema(db: Database, path: string, sql: string): void {
   const own = ownSchemas.get(sql) ?? expectedSchema(sql);
   ownSchemas.set(sql, own);
@@ -194,8 +194,8 @@ export interface FileFormat {
 }
 
 /**
- * Creates the tables, or upgrades an earlier format, in one transaction. Throws OtherFormat if there is no upgrade, and
- * DatabaseCorrupt if the file has other tables.
+ * Creates the tables, or upgrades an earlier format, in one transaction. Throws `OtherFormat` if there is no upgrade, and
+ * `DatabaseCorrupt` if the file has other tables.
  */
 export function createTables(db: Database, path: string, format: FileFormat): void {
   const { version, sql, upgrades, added = '' } = format;
@@ -218,7 +218,7 @@ export function prepare<Row, Parameters extends unknown[] = unknown[]>(
   return db.prepare(sql) as Statement<Parameters, Row>;
 }
 
-/** Locks a file exclusively. The system releases the lock when this process ends or crashes. Throws DatabaseBusy. */
+/** Locks a file exclusively. The system releases the lock when this process ends or crashes. Throws `DatabaseBusy`. */
 export function lockFile(path: string): { release(): void } {
   const db = openDatabase(path, { durability: 'normal', busyTimeoutMs: 0 });
   try {

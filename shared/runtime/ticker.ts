@@ -58,7 +58,7 @@ export class Ticker {
     timed.index = -1;
   }
 
-  /** Checks the waits in a setImmediate callback, because after a stall timers may run before sockets are read. */
+  /** Checks the waits in a `setImmediate` callback, because after a stall timers may run before sockets are read. */
   #tick(): void {
     const nowMs = this.nowMs;
     this.#countedMs = nowMs;

@@ -1,4 +1,4 @@
-/** The version of this build, from package.json. The commit follows a plus sign if `tools/scripts/build.mjs` knew it. */
+/** The version of this build, from `package.json`. The commit follows a plus sign if `tools/scripts/build.mjs` knew it. */
 import { existsSync, readFileSync } from 'node:fs';
 
 let known: string | undefined;

@@ -1,6 +1,6 @@
 /**
- * Time limits of all waits for a peer while a gateway handles a request. No wait may lack one. docs/network.md explains when
- * each wait starts and what ends it. data-plane/telemetry/waits.test.ts lets a peer stall at each.
+ * Time limits of all waits for a peer while a gateway handles a request. No wait may lack one. `docs/network.md` explains
+ * when each wait starts and what ends it. `data-plane/telemetry/waits.test.ts` lets a peer stall at each.
  */
 
 export const waits = {
@@ -22,13 +22,13 @@ export const waits = {
   bodyTurn: { ms: 30_000 },
   /** Time for a node to accept a connection. */
   nodeConnect: { ms: 2000 },
-  /** Time for any candidate node to accept a connection. */
+  /** Time for one of the candidate nodes to accept a connection. */
   nodeSearch: { ms: 6000 },
   /** Time for a node to count the tokens of a prompt. */
   nodeCount: { ms: 2000 },
   /** Time for a node to accept the request and send the first event of a stream. */
   nodeFirstEvent: { ms: 300_000 },
-  /** Time for a node to send the next event. After comments, or if the request has tools, nodeFirstEvent applies. */
+  /** Time for a node to send the next event. After comments, or if the request has tools, `nodeFirstEvent` applies. */
   nodeNextEvent: { ms: 60_000 },
   /** Time for a node to send the head of a non-streaming response, and then again for its body. */
   nodeWhole: { ms: 300_000 },

@@ -303,7 +303,7 @@ export const tenantEffects = {
     explains: ['api_key'],
   },
   'key.forgotten': {
-    // Keep a key that was still valid at the commit's time, whoever wrote the event and whichever clock they used.
+    // Do not forget a key that was still valid at the commit's time, whoever wrote the event and whichever clock they used.
     fold: (tables, { id }, { atMs }) => {
       const key = tables.api_key.get(id);
       if (!key) return 'no such key';

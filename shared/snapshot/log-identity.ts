@@ -62,7 +62,7 @@ export class WrongPosition extends Error {
   override readonly name = 'WrongPosition';
 }
 
-/** Checks that the log still contains the last folded commit. Throws LogTruncated, LogReplaced or WrongPosition. */
+/** Checks that the log still contains the last folded commit. Throws `LogTruncated`, `LogReplaced` or `WrongPosition`. */
 export async function checkIdentity(log: ControlLog, folded: FoldedPosition): Promise<void> {
   if (folded.seq === 0 && folded.headOffset < 0) return;
   const record = await readRecord(log, folded.headOffset);
@@ -84,7 +84,7 @@ function checkCommit(commit: Commit | undefined, { log, seq }: FoldedPosition): 
   );
 }
 
-/** Checks that a trusted signer signed the log's first record, and throws LogReplaced otherwise. An empty log passes. */
+/** Checks that a trusted signer signed the log's first record, and throws `LogReplaced` otherwise. An empty log passes. */
 export async function checkTrust(
   log: ControlLog,
   folded: FoldedPosition,

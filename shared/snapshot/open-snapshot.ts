@@ -49,7 +49,7 @@ export class OtherFoldVersion extends Error {
   override readonly name = 'OtherFoldVersion';
 }
 
-/** Opens an existing snapshot without changing it. Throws DatabaseCorrupt, OtherFoldVersion or an Error that says why. */
+/** Opens an existing snapshot without changing it. Throws `DatabaseCorrupt`, `OtherFoldVersion` or an Error that says why. */
 export function openExisting(path: string, options: { readonly readOnly: boolean }): Snapshot {
   if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
   let db: Database | undefined;

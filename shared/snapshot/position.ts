@@ -88,7 +88,7 @@ export class PositionStore {
     this.#writeSum = db.prepare('INSERT OR REPLACE INTO digest (name, sum) VALUES (?, ?)');
   }
 
-  /** Reads the position. Throws DatabaseCorrupt if the row does not match its checksum. */
+  /** Reads the position. Throws `DatabaseCorrupt` if the row does not match its checksum. */
   read(): PositionRow {
     const stored = this.#db.prepare('SELECT * FROM position').get() as StoredPosition;
     if (stored.checksum !== positionChecksum(stored))

@@ -129,7 +129,7 @@ export class Snapshot implements State {
 
   /**
    * Folds records in one transaction, and stops after about `budgetMs` so that a serving process can yield. Ignores records
-   * before `nextOffset`. If it throws DatabaseUnwritable or DatabaseCorrupt, nothing has been applied.
+   * before `nextOffset`. If it throws `DatabaseUnwritable` or `DatabaseCorrupt`, nothing has been applied.
    */
   apply(records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): FoldedSlice {
     if (this.#halt || records.length === 0) return { consumed: 0, accepted: [] };

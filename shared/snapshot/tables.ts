@@ -218,7 +218,7 @@ export const tableSpecs = {
     indexes: [['state']],
     marks: anyWrite,
   },
-  /** Rows that the open change would replace or remove. Derived from other tables by overlay.ts. */
+  /** Rows that the open change would replace or remove. Derived from other tables by `overlay.ts`. */
   overlay: {
     columns: {
       tbl: text(),
@@ -284,7 +284,7 @@ CREATE TABLE removed (      -- facts about removed objects, for explanations
 CREATE INDEX removed_by_seq ON removed (seq);
 `;
 
-/** Number of keys per organisation and end day, derived from the key rows (see key-counts.ts). Digests do not cover it. */
+/** Number of keys per organisation and end day, derived from the key rows (see `key-counts.ts`). Digests do not cover it. */
 const keyCountSql = `
 CREATE TABLE key_count (  -- number of keys that end on a day
   organisation TEXT,      -- '' for all keys

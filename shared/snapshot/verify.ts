@@ -68,7 +68,7 @@ function* recomputeTable(
   return { sum, rows, isIndexed };
 }
 
-/** Checks one table in steps. Its rows must not change meanwhile. Throws DatabaseCorrupt if the position is damaged. */
+/** Checks one table in steps. Its rows must not change meanwhile. Throws `DatabaseCorrupt` if the position is damaged. */
 export function* verifyTable(
   db: Database,
   table: TableName,

@@ -9,7 +9,7 @@ export interface UsageLogAddress {
   readonly open: (partition: number, mustExist?: boolean) => Promise<TimedLog>;
 }
 
-/** Returns the address of the usage log that belongs to a control log. Throws LogUrlInvalid. */
+/** Returns the address of the usage log that belongs to a control log. Throws `LogUrlInvalid`. */
 export function usageLogAddress(logUrl: string): UsageLogAddress {
   const partitions = parseLogUrl(logUrl).kind === 'kafka' ? usagePartitions : 1;
   const options = { keepSeconds: usageKeepSeconds, allowTrimmed: true };

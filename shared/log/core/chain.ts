@@ -195,7 +195,7 @@ export class CommitTooLarge extends Error {
   }
 }
 
-/** Returns the raw bytes of the commit that would follow `head`. Throws CommitTooLarge. */
+/** Returns the raw bytes of the commit that would follow `head`. Throws `CommitTooLarge`. */
 export function composeCommit(draft: CommitDraft): Buffer {
   const { head, id, command, at, by, why, via, events } = draft;
   if (head.log === null) throw new Error('a commit needs the id of its log');

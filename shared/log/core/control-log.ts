@@ -1,6 +1,6 @@
 /**
  * Interface to an ordered log, which is one partition of one topic. All adapters (embedded, Kafka, and in-memory for tests)
- * must pass test/contract/control-log.ts. No other code may depend on which adapter is in use.
+ * must pass `test/contract/control-log.ts`. No other code may depend on which adapter is in use.
  *
  * Every adapter promises:
  * - An acknowledged record is durable, and every tail sees it once, in the same order.
@@ -76,13 +76,13 @@ export interface ControlLog {
    * process may be cut off from the other brokers. Missing if only one process or broker holds the log.
    */
   readonly isReplicated?: boolean;
-  /** Appends a record. Resolves to its offset once durable. Rejects with AppendUnknown, LogUnavailable or LogReplaced. */
+  /** Appends a record. Resolves to its offset once durable. Rejects with `AppendUnknown`, `LogUnavailable`, `LogReplaced`. */
   append(value: Uint8Array, signature?: Uint8Array | null): Promise<number>;
-  /** Yields batches until `signal` aborts or the log closes. Throws LogUnavailable, LogTruncated or LogReplaced. */
+  /** Yields batches until `signal` aborts or the log closes. Throws `LogUnavailable`, `LogTruncated` or `LogReplaced`. */
   tail(options: TailOptions): AsyncIterable<LogBatch>;
-  /** Returns an offset above every append acknowledged before the call. Rejects with LogUnavailable or LogReplaced. */
+  /** Returns an offset above every append acknowledged before the call. Rejects with `LogUnavailable` or `LogReplaced`. */
   end(): Promise<number>;
-  /** Queries the brokers about their state. Rejects with LogUnavailable. Missing if the log has no brokers. */
+  /** Queries the brokers about their state. Rejects with `LogUnavailable`. Missing if the log has no brokers. */
   inspect?(): Promise<LogInspection>;
   /** Returns the reading state of all topics on these brokers. Missing if the log has no brokers. */
   readings?(): readonly TopicReading[];

@@ -4,7 +4,7 @@
  *
  * | log | fatal errors | if truncated or replaced | reachable |
  * |---|---|---|---|
- * | control | all but LogUnavailable | stops permanently | once folded, or once its end is proven |
+ * | control | all but `LogUnavailable` | stops permanently | once folded, or once its end is proven |
  * | usage, one partition | a damaged store | reads again; repetitions are recognised | once folded |
  * | gauges, counters | a fault of the fold | reads again; records are cumulative | once read |
  * | status | none | reads again; a known report changes nothing | once read |
@@ -236,7 +236,7 @@ export class Follower {
     }
   }
 
-  /** Throws the follower's fault, or LogUnavailable after `stop`. */
+  /** Throws the follower's fault, or `LogUnavailable` after `stop`. */
   #checkRunning(): void {
     if (this.fault) throw this.fault;
     if (this.signal.aborted) throw new LogUnavailable('the log is no longer followed here');

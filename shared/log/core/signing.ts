@@ -34,7 +34,7 @@ const howToMake = 'make one with: openssl genpkey -algorithm ed25519 -out FILE';
 /** Whether a value looks like a key rather than a path, because error messages must not quote keys. */
 const isPem = (text: string): boolean => /-----BEGIN|[\r\n]/.test(text);
 
-/** Reads HEADGATE_SIGNING_KEY: an Ed25519 private key as unencrypted PEM, or its path. Throws SigningKeyUnusable. */
+/** Reads HEADGATE_SIGNING_KEY: an Ed25519 private key as unencrypted PEM, or its path. Throws `SigningKeyUnusable`. */
 export function loadSigner(value: string): Signer {
   const named = isPem(value) ? 'in HEADGATE_SIGNING_KEY' : value;
   const key = parsePrivateKey(isPem(value) ? value : readPem(value), named);
@@ -76,7 +76,7 @@ export function computeFingerprint(publicKey: string): string {
   return hash('sha256', Buffer.from(publicKey, 'base64'), 'hex');
 }
 
-/** Converts a public key from PEM or base64 DER to the log's format. Throws SigningKeyUnusable, which names `where`. */
+/** Converts a public key from PEM or base64 DER to the log's format. Throws `SigningKeyUnusable`, which names `where`. */
 export function normalisePublicKey(text: string, where: string): string {
   if (text.includes('PRIVATE KEY'))
     throw new SigningKeyUnusable(

@@ -11,7 +11,7 @@ import { computeFingerprint, normalisePublicKey, SigningKeyUnusable, verify } fr
 export class TrustedSigners {
   readonly #fingerprints: ReadonlySet<string>;
 
-  /** Each pin is a fingerprint, a public key in base64 or the path of a PEM file. Throws SigningKeyUnusable. */
+  /** Each pin is a fingerprint, a public key in base64 or the path of a PEM file. Throws `SigningKeyUnusable`. */
   constructor(pins: readonly string[]) {
     this.#fingerprints = new Set(pins.map(parsePin));
   }
@@ -20,7 +20,7 @@ export class TrustedSigners {
     return this.#fingerprints.has(computeFingerprint(publicKey));
   }
 
-  /** Checks a log's first record. Returns false if there is none. Throws LogReplaced unless a pinned signer signed it. */
+  /** Checks a log's first record. Returns false if there is none. Throws `LogReplaced` unless a pinned signer signed it. */
   checkBeginning(records: readonly LogRecord[]): boolean {
     for (const record of records) {
       const judgement = judge(emptyHead(), record);
@@ -34,7 +34,7 @@ export class TrustedSigners {
   }
 }
 
-/** Returns the pinned signers, or undefined if there are none. Throws SigningKeyUnusable. */
+/** Returns the pinned signers, or undefined if there are none. Throws `SigningKeyUnusable`. */
 export function parsePins(pins: readonly string[] = []): TrustedSigners | undefined {
   return pins.length > 0 ? new TrustedSigners(pins) : undefined;
 }

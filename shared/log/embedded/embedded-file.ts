@@ -1,6 +1,6 @@
 /**
  * File of an embedded log. Each topic is one SQLite database, shared by all processes on a machine. Calls are synchronous and
- * never wait for a lock, but throw DatabaseBusy. A record is stored completely or not at all, and offsets increase by one.
+ * never wait for a lock, but throw `DatabaseBusy`. A record is stored completely or not at all, and offsets increase by one.
  */
 import { closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -83,7 +83,7 @@ export class EmbeddedFile {
   readonly #opened: Identity;
   readonly #time: LogTime | undefined;
 
-  /** Creates the folder (mode 0700) and file (0600) if they are missing. Throws the errors of sqlite.ts, or LogReplaced. */
+  /** Creates the folder (mode 0700) and file (0600) if they are missing. Throws errors of `sqlite.ts`, or `LogReplaced`. */
   constructor(options: FileOptions) {
     this.#options = options;
     create(options.path);
@@ -101,7 +101,7 @@ export class EmbeddedFile {
     this.#db = db;
   }
 
-  /** Throws LogReplaced if the path no longer refers to the file that is open. */
+  /** Throws `LogReplaced` if the path no longer refers to the file that is open. */
   checkInPlace(): void {
     const { path } = this.#options;
     const now = readIdentity(path);
@@ -157,7 +157,7 @@ export class EmbeddedFile {
     });
   }
 
-  /** Returns records from offset `from` within the limits, at least one if any is left. Throws LogTruncated if it is gone. */
+  /** Returns records from offset `from` within the limits, but at least one if any is left. Throws `LogTruncated`. */
   read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
     const records = this.#try(() => {
       const found: LogRecord[] = [];

@@ -44,7 +44,7 @@ const pauseMsMax = 32;
 export interface EmbeddedLogOptions {
   readonly folder: string;
   readonly address: TopicAddress;
-  /** Time in ms for which a locked file is retried before LogUnavailable is thrown. The default is 10 s. */
+  /** Time in ms for which a locked file is retried before `LogUnavailable` is thrown. The default is 10 s. */
   readonly lockDeadlineMs?: number;
   /** Interval in ms at which a waiting tail checks the file, in case the system reports no change. The default is 100 ms. */
   readonly pollMs?: number;
@@ -54,9 +54,9 @@ export interface EmbeddedLogOptions {
   readonly keepSeconds?: number;
   /** Shortest time between two trims by one process, in seconds. The default is 10 s. */
   readonly trimEverySeconds?: number;
-  /** Lets a tail that requests removed records start at the first remaining one, instead of throwing LogTruncated. */
+  /** Lets a tail that requests removed records start at the first remaining one, instead of throwing `LogTruncated`. */
   readonly allowTrimmed?: boolean;
-  /** Rejects with LogUnavailable if the log does not exist, instead of creating it. */
+  /** Rejects with `LogUnavailable` if the log does not exist, instead of creating it. */
   readonly mustExist?: boolean;
   /** Clock that returns the wall-clock time in ms since 1970. */
   readonly now?: () => number;
@@ -81,7 +81,7 @@ export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicA
   return join(folder, partition > 0 ? `${topic}-${partition}.db` : `${topic}.db`);
 }
 
-/** Opens a topic's log, creating its folder and file if they are missing. Rejects with LogUnavailable or LogReplaced. */
+/** Opens a topic's log, creating its folder and file if they are missing. Rejects with `LogUnavailable` or `LogReplaced`. */
 export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<TimedLog> {
   const settings = { ...defaults, ...options };
   const path = embeddedLogPath(options.folder, options.address);

@@ -1,6 +1,6 @@
 /**
  * Appends records to one partition in order. Pending appends are sent in groups, one request at a time. An append that was
- * certainly not written is retried until a deadline. One that may have been written is reported as AppendUnknown and never
+ * certainly not written is retried until a deadline. One that may have been written is reported as `AppendUnknown` and never
  * retried. Its connection is closed, so that nothing is sent late.
  */
 import { AppendUnknown, LogUnavailable } from '../core/control-log.ts';
@@ -94,7 +94,7 @@ export class KafkaAppender {
     return group;
   }
 
-  /** Writes a group of appends. Resolves to its first offset. Rejects with AppendUnknown, LogUnavailable or LogReplaced. */
+  /** Writes a group. Resolves to its first offset. Rejects with `AppendUnknown`, `LogUnavailable` or `LogReplaced`. */
   async #write(group: readonly PendingAppend[]): Promise<number> {
     const deadlineMs = group[0]?.deadlineMs ?? 0;
     const backoff = retryBackoff();
@@ -125,7 +125,7 @@ export class KafkaAppender {
     if (outcome === 'refused' || performance.now() > deadlineMs) throw unavailableError(name, fault);
   }
 
-  /** Connects to the leader and checks that the log is still the same. Rejects with LogUnavailable or LogReplaced. */
+  /** Connects to the leader and checks that the log is still the same. Rejects with `LogUnavailable` or `LogReplaced`. */
   async #connection(deadlineMs: number): Promise<Producer> {
     const { cluster, target, epoch } = this.#partition;
     if (this.#producer?.connection.isOpen && this.#producer.epoch === epoch) return this.#producer;

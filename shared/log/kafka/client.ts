@@ -1,9 +1,9 @@
 /**
- * The only file that uses kafkajs, including some of its private parts. It turns kafkajs's brokers into KafkaConnections
- * (connection.ts) with one socket each, and maps kafkajs's errors to KafkaFault. It uses only the wire protocol, because
+ * The only file that uses kafkajs, including some of its private parts. It turns kafkajs's brokers into `KafkaConnections`
+ * (`connection.ts`) with one socket each, and maps kafkajs's errors to `KafkaFault`. It uses only the wire protocol, because
  * kafkajs's consumer skips records after a rebalance, its producer may acknowledge records that are not in the log, and its
  * admin client fails if any topic has an error. Other files in this folder handle offsets, retries and closing.
- * client.test.ts fails if kafkajs changes.
+ * `client.test.ts` fails if kafkajs changes.
  */
 import { createRequire } from 'node:module';
 import { connect as connectPlain, isIP, type Socket } from 'node:net';
@@ -353,7 +353,7 @@ function onlyOne<Item>(items: readonly Item[] | undefined): Item {
   return item;
 }
 
-/** Maps an error of kafkajs to a KafkaFault. Broker errors have a `type`. "Not connected" means that nothing was sent. */
+/** Maps an error of kafkajs to a `KafkaFault`. Broker errors have a `type`. "Not connected" means that nothing was sent. */
 function mapKafkaError(error: unknown): KafkaFault {
   if (error instanceof KafkaFault) return error;
   if (!(error instanceof Error)) return new KafkaFault('UNKNOWN', { kind: 'lost', cause: error });

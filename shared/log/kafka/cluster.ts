@@ -1,7 +1,7 @@
 /**
  * One process's view of the brokers: which broker leads which partition, and one shared connection per broker for short
  * requests. Tails and appenders use connections of their own, because a waiting fetch blocks all later requests. This file
- * does not retry requests, and waits no longer than a connection's time limits. Callers retry as their RetryPolicy says.
+ * does not retry requests, and waits no longer than a connection's time limits. Callers retry as their `RetryPolicy` says.
  */
 import type { Dial, KafkaConnection, TopicMetadata, TopicPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
@@ -113,7 +113,7 @@ export class KafkaCluster {
     this.#connections.clear();
   }
 
-  /** Returns a shared connection to the first broker that accepts one. Rejects with KafkaFault. */
+  /** Returns a shared connection to the first broker that accepts one. Rejects with `KafkaFault`. */
   async anyBroker(): Promise<KafkaConnection> {
     let fault: unknown = new KafkaFault('NO_BROKER', { kind: 'unsent' });
     const tried = new Set<string>();
@@ -135,7 +135,7 @@ export class KafkaCluster {
     throw fault;
   }
 
-  /** Returns the shared connection to this broker. Rejects with KafkaFault. */
+  /** Returns the shared connection to this broker. Rejects with `KafkaFault`. */
   async connectionTo(address: Address): Promise<KafkaConnection> {
     const name = `${address.host}:${address.port}`;
     const shared = this.#connections.get(name);
@@ -156,12 +156,12 @@ export class KafkaCluster {
     }
   }
 
-  /** Opens a new connection to this broker, which the caller must destroy. Rejects with KafkaFault. */
+  /** Opens a new connection to this broker, which the caller must destroy. Rejects with `KafkaFault`. */
   dial(address: Address): Promise<KafkaConnection> {
     return this.#dial(address);
   }
 
-  /** Returns the metadata of a topic, which is at most 10 s old. Rejects with KafkaFault. */
+  /** Returns the metadata of a topic, which is at most 10 s old. Rejects with `KafkaFault`. */
   async metadata(topic: string): Promise<TopicMetadata> {
     const known = this.#topics.get(topic);
     if (known && performance.now() - known.atMs < metadataAgeMsMax) return await known.metadata;
@@ -188,7 +188,7 @@ export class KafkaCluster {
     this.#rotation++;
   }
 
-  /** Returns the broker that leads a partition. Rejects with KafkaFault, also if the partition has no leader. */
+  /** Returns the broker that leads a partition. Rejects with `KafkaFault`, also if the partition has no leader. */
   async leader({ topic, partition }: TopicPartition): Promise<Leader> {
     const { brokers, partitions, errorCode } = await this.metadata(topic);
     const found = partitions.find(({ partitionId }) => partitionId === partition);
@@ -206,7 +206,7 @@ export class KafkaCluster {
     });
   }
 
-  /** Resolves once enough of the other replicas confirm the leader when asked. Rejects with KafkaFault. */
+  /** Resolves once enough of the other replicas confirm the leader when asked. Rejects with `KafkaFault`. */
   async confirmLeader(leader: Leader, { topic, partition }: TopicPartition): Promise<void> {
     const witnesses = leader.others.map(async (address) => {
       const { partitions } = await (await this.connectionTo(address)).metadata(topic);

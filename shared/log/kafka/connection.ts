@@ -1,5 +1,5 @@
 /**
- * Interface to one connection to one Kafka broker, implemented by client.ts. A connection never reconnects or repeats a
+ * Interface to one connection to one Kafka broker, implemented by `client.ts`. A connection never reconnects or repeats a
  * request. Once it is lost, every request fails. Every request has a time limit, after which the connection is closed.
  */
 
@@ -59,7 +59,7 @@ export interface NewTopic {
   readonly settings: Readonly<Record<string, string>>;
 }
 
-/** A connection to a single broker. Requests reject with KafkaFault. */
+/** A connection to a single broker. Requests reject with `KafkaFault`. */
 export interface KafkaConnection {
   readonly isOpen: boolean;
   /** Latest fetch version that the broker supports, which reveals its release. */
@@ -79,5 +79,5 @@ export interface KafkaConnection {
   destroy(): void;
 }
 
-/** Connects and authenticates. Rejects with a KafkaFault of kind `unsent` within a few seconds. */
+/** Connects and authenticates. Rejects with a `KafkaFault` of kind `unsent` within a few seconds. */
 export type Dial = (address: { readonly host: string; readonly port: number }) => Promise<KafkaConnection>;

@@ -5,7 +5,7 @@ import { KafkaFault } from './errors.ts';
 /** Versions of the fetch request that kafkajs can send and whose response this file can decode. */
 export const fetchVersions = { min: 7, max: 11 } as const;
 
-/** Returns the partition with Kafka's error code. Throws KafkaFault if the response does not contain a partition. */
+/** Returns the partition with Kafka's error code. Throws `KafkaFault` if the response does not contain a partition. */
 export function decodeFetchResponse(
   bytes: Buffer,
   version: number,

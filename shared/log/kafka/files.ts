@@ -8,7 +8,7 @@ export class KafkaFiles {
   /** Reason why the current files cannot be used. */
   #fault: string | undefined;
 
-  /** Reads the settings for the first time. Throws KafkaSettingsInvalid. */
+  /** Reads the settings for the first time. Throws `KafkaSettingsInvalid`. */
   constructor(environment: Environment) {
     this.#files = new WatchedFiles(kafkaFilePaths(environment), () => readKafkaSettings(environment));
   }

@@ -17,7 +17,7 @@ const releases: readonly (readonly [fetchVersion: number, release: number])[] = 
   [10, 2.1],
 ];
 
-/** Inspects all brokers and all existing topics. Rejects with KafkaFault. */
+/** Inspects all brokers and all existing topics. Rejects with `KafkaFault`. */
 export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspection> {
   const connection = await cluster.anyBroker();
   const faults: TopicFault[] = [];

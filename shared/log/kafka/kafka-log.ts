@@ -1,5 +1,5 @@
 /**
- * A log stored in one partition of a Kafka topic. It keeps the promises of control-log.ts: an end counts only if enough
+ * A log stored in one partition of a Kafka topic. It keeps the promises of `control-log.ts`: an end counts only if enough
  * brokers name the same leader, and an append that may have been written is never repeated. Closing the log ends all its
  * requests at once.
  */
@@ -29,9 +29,9 @@ export interface KafkaLogOptions {
   readonly partition: number;
   /** Retention in seconds of topics that have no plan of their own. If omitted, records are kept forever. */
   readonly keepSeconds?: number;
-  /** Lets a tail that requests deleted records start at the first remaining one, instead of throwing LogTruncated. */
+  /** Lets a tail that requests deleted records start at the first remaining one, instead of throwing `LogTruncated`. */
   readonly allowTrimmed?: boolean;
-  /** Rejects with LogUnavailable if the topic does not exist, instead of creating it. */
+  /** Rejects with `LogUnavailable` if the topic does not exist, instead of creating it. */
   readonly mustExist?: boolean;
   /** Time in ms for which opening the log waits for the brokers. */
   readonly openTimeoutMs?: number;
@@ -53,7 +53,7 @@ const defaults = {
 
 /**
  * Opens one partition of a topic. Creates a missing topic and checks an existing one. If the brokers are unreachable, it
- * opens anyway, and calls reject with LogUnavailable. Rejects with TopicMisconfigured, or with LogUnavailable for wrong
+ * opens anyway, and calls reject with `LogUnavailable`. Rejects with `TopicMisconfigured`, or with `LogUnavailable` for wrong
  * credentials.
  */
 export async function openKafkaLog(
@@ -106,7 +106,7 @@ export class KafkaLog implements TimedLog {
     return this.#partition.isReplicated;
   }
 
-  /** Checks the topic and remembers the identity of its first record. Rejects with TopicMisconfigured. */
+  /** Checks the topic and remembers the identity of its first record. Rejects with `TopicMisconfigured`. */
   async open(): Promise<void> {
     try {
       await this.#request(() => this.#partition.end(), this.#settings.openTimeoutMs);

@@ -55,7 +55,7 @@ export class KafkaPartition {
     return this.#epoch;
   }
 
-  /** Creates the topic if it is missing, and checks it once per process. Rejects with TopicMisconfigured or KafkaFault. */
+  /** Creates the topic if it is missing. Checks it once per process. Rejects with `TopicMisconfigured` or `KafkaFault`. */
   async checkTopic(): Promise<void> {
     const { checkedTopics } = this.cluster;
     const name = JSON.stringify(this.#plan);
@@ -109,7 +109,7 @@ export class KafkaPartition {
     this.#leader = undefined;
   }
 
-  /** Records an acknowledged append. Throws LogReplaced if its offset is below that of an earlier append. */
+  /** Records an acknowledged append. Throws `LogReplaced` if its offset is below that of an earlier append. */
   recordAppend(offset: number, nextOffset: number): void {
     if (offset < this.#endAcknowledged) throw this.#endDecreased(offset);
     this.#endAcknowledged = nextOffset;
@@ -140,12 +140,12 @@ export class KafkaPartition {
     return await this.#endAt(await this.cluster.connectionTo(leader));
   }
 
-  /** Returns the end according to the leader in the latest metadata. Rejects with LogReplaced or KafkaFault. */
+  /** Returns the end according to the leader in the latest metadata. Rejects with `LogReplaced` or `KafkaFault`. */
   async end(): Promise<number> {
     return await this.#endAt(await this.#leaderConnection());
   }
 
-  /** Returns the offset of the first record at or after this time, or the end. Rejects with LogReplaced or KafkaFault. */
+  /** Returns the offset of the first record at or after this time, or the end. Rejects with `LogReplaced` or `KafkaFault`. */
   async offsetAt(atMs: number): Promise<number> {
     const connection = await this.#leaderConnection();
     const end = await this.#endAt(connection);
@@ -160,7 +160,7 @@ export class KafkaPartition {
     return end;
   }
 
-  /** Checks that the first record and the end are consistent with the last check. Rejects with LogReplaced or KafkaFault. */
+  /** Checks that the first record and the end fit the last check. Rejects with `LogReplaced` or `KafkaFault`. */
   async check(): Promise<Range> {
     const connection = await this.#leaderConnection();
     const range = await this.#range(connection);

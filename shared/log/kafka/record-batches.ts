@@ -79,7 +79,7 @@ function parseRecords(bytes: Buffer, offsets: number): LogRecord[] | UnreadableC
   }
 }
 
-/** Decodes one record. Throws RangeError if the bytes are not the record at this index of the batch. */
+/** Decodes one record. Throws `RangeError` if the bytes are not the record at this index of the batch. */
 function parseRecord(bytes: Buffer, firstOffset: number, index: number): LogRecord {
   const cursor = new Cursor(bytes, 1);
   cursor.skipVarint();
@@ -99,7 +99,7 @@ function parseRecord(bytes: Buffer, firstOffset: number, index: number): LogReco
 
 const signatureName = Buffer.from(signatureHeader);
 
-/** Reads the fields of a record in order. Throws RangeError if a field extends past the end. */
+/** Reads the fields of a record in order. Throws `RangeError` if a field extends past the end. */
 class Cursor {
   readonly #bytes: Buffer;
   #at: number;

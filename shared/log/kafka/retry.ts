@@ -4,7 +4,7 @@ import { LogUnavailable, LogUnreadable } from '../core/control-log.ts';
 import { isPermanent, KafkaFault } from './errors.ts';
 
 export interface RetryPolicy {
-  /** Name of the operation in LogUnavailable's message. */
+  /** Name of the operation in `LogUnavailable`'s message. */
   readonly operation: string;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
@@ -22,7 +22,7 @@ export function retryBackoff(clock: Clock = systemClock): Backoff {
   return new Backoff({ minMs: 20, maxMs: 500, clock });
 }
 
-/** Repeats an idempotent request. Rejects with LogUnavailable at the deadline, on abort or after a permanent fault. */
+/** Repeats an idempotent request. Rejects with `LogUnavailable` at the deadline, on abort or after a permanent fault. */
 export async function retryUntilDeadline<Result>(
   request: () => Promise<Result>,
   policy: RetryPolicy,

@@ -31,7 +31,7 @@ const mechanisms = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
 
 /**
  * Reads HEADGATE_KAFKA_TLS (`system` trusts the machine's certificate authorities), _TLS_CA, _TLS_CERT and _TLS_KEY (PEM
- * files), and _SASL_MECHANISM, _SASL_USERNAME and _SASL_PASSWORD. Throws KafkaSettingsInvalid.
+ * files), and _SASL_MECHANISM, _SASL_USERNAME and _SASL_PASSWORD. Throws `KafkaSettingsInvalid`.
  */
 export function readKafkaSettings(environment: Environment): KafkaSettings {
   const tls = readTls(environment);

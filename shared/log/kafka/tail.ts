@@ -37,7 +37,7 @@ export interface KafkaTailOptions extends TailOptions {
   readonly timeoutMs: number;
 }
 
-/** Yields the records of one partition until the signal aborts. Throws LogUnavailable, LogTruncated or LogReplaced. */
+/** Yields the records of one partition until the signal aborts. Throws `LogUnavailable`, `LogTruncated` or `LogReplaced`. */
 export async function* tailPartition(
   partition: KafkaPartition,
   options: KafkaTailOptions,

@@ -21,7 +21,7 @@ interface Reading {
 }
 
 export class TopicReadings {
-  /** State of reading by topic, then by partition. */
+  /** Reading states by topic, then by partition. */
   readonly #topics = new Map<string, Map<number, Reading>>();
 
   /** Records that reading the partition succeeded, with or without records. */
@@ -45,7 +45,7 @@ export class TopicReadings {
     reading.lastSkipped = { offset, cause };
   }
 
-  /** Returns the state of reading of each topic that this process has read. */
+  /** Returns one reading state for each topic that this process has read. */
   all(): TopicReading[] {
     return [...this.#topics].map(([topic, partitions]) => {
       const readings = [...partitions].map(([partition, reading]) => ({ partition, ...reading }));

@@ -98,7 +98,7 @@ function topicRules(plan: TopicPlan, replicas: number): Rule[] {
     {
       name: 'message.timestamp.type',
       wanted: 'LogAppendTime',
-      // Topics of older versions may have CreateTime, with which brokers refuse records whose time is off by an hour.
+      // Topics of older versions may have `CreateTime`, with which brokers refuse records whose time is off by an hour.
       accepts: (value) => !plan.stampedByBroker || value === 'LogAppendTime',
     },
     ...segmentRules(plan),
@@ -119,7 +119,7 @@ function replicaCount(brokerCount: number): number {
   return Math.min(Math.max(brokerCount, 1), 3);
 }
 
-/** Creates the topic. Succeeds if another process has just created it. Rejects with KafkaFault. */
+/** Creates the topic. Succeeds if another process has just created it. Rejects with `KafkaFault`. */
 export async function createTopic(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -140,7 +140,7 @@ export async function createTopic(
   }
 }
 
-/** Checks an existing topic. Rejects with KafkaFault, or with TopicMisconfigured, whose message lists all faults. */
+/** Checks an existing topic. Rejects with `KafkaFault`, or with `TopicMisconfigured`, whose message lists all faults. */
 export async function checkTopic(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -153,7 +153,7 @@ export async function checkTopic(
   );
 }
 
-/** Returns all faults of an existing topic. Faults that could lose records come first. Rejects with KafkaFault. */
+/** Returns all faults of an existing topic. Faults that could lose records come first. Rejects with `KafkaFault`. */
 export async function topicFaults(
   connection: KafkaConnection,
   plan: TopicPlan,
