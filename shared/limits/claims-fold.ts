@@ -34,7 +34,7 @@ const certainMs = 250;
 const endedKeptMs = 600_000;
 /** Time in ms for which a replaced process may have gone on using its share, because its clock may be ahead. */
 const replacedMs = 1000;
-/** Largest difference in ms between a writer's clock and the log's. Beyond it, the writer gets no share of a minute. */
+/** Largest difference in ms between a writer's clock and the log's. A writer beyond it gets no share of any minute. */
 export const clockOffMs = 30_000;
 /** A process that others end for its silence had been cut off, and used no share, for at least this time in ms. */
 const cutOffBeforeMs = 5000;

@@ -28,7 +28,7 @@ export interface CounterFeedOptions {
   readonly onRestart?: () => void;
   /** Called with the keys of entries that have expired. */
   readonly onEnded?: (keys: readonly string[]) => void;
-  /** Replaces both the wall clock and the monotonic clock. */
+  /** Clock that replaces both the wall clock and the monotonic clock. */
   readonly now?: () => number;
 }
 

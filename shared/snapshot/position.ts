@@ -7,7 +7,7 @@ import { foldVersion } from './fold.ts';
 
 /** Columns that describe what has been folded. */
 const foldedColumns = {
-  log: orNull(text()), // log ID; NULL before log.created
+  log: orNull(text()), // id of the log; NULL before `log.created`
   seq: integer(), // number of the last folded commit; 0 before the first
   hash: text(), // SHA-256 of the last folded commit's record, in hex
   head_offset: integer(), // log offset of the last folded commit; -1 before the first

@@ -94,7 +94,7 @@ export class KafkaAppender {
     return group;
   }
 
-  /** Writes a group. Resolves to its first offset. Rejects with `AppendUnknown`, `LogUnavailable` or `LogReplaced`. */
+  /** Sends pending appends. Resolves to the first offset. Rejects with `AppendUnknown`, `LogUnavailable` or `LogReplaced`. */
   async #write(group: readonly PendingAppend[]): Promise<number> {
     const deadlineMs = group[0]?.deadlineMs ?? 0;
     const backoff = retryBackoff();
