@@ -1,4 +1,4 @@
-/** Shows the sign-in page or the console, depending on whether someone is signed in. */
+/** Draws the sign-in page or the console, depending on whether someone is signed in. */
 import { signal } from '@preact/signals';
 import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
@@ -12,11 +12,11 @@ import { findPage } from './pages.tsx';
 import { Frame } from './ui/frame.tsx';
 import { Failure, Loading } from './ui/parts.tsx';
 
-/** Reason why the signed-in person could not be determined. */
+/** Failure because of which the page could not determine who is signed in. */
 const unknown = signal<ApiFailure | undefined>(undefined);
 const findOutAgainMs = 3000;
 
-/** Determines who is signed in. Only status 401 means nobody. After any other failure, it asks again. */
+/** Determines who is signed in. Only status 401 means that nobody is. After any other failure, the page asks again. */
 async function findOut(): Promise<void> {
   for (let isBackground = false; ; isBackground = true) {
     const found = await call('me.get', {}, { isBackground }).catch(toFailure);
@@ -30,17 +30,17 @@ async function findOut(): Promise<void> {
   }
 }
 
-/** Reads the answers delivered with the page, once. If there are none, the page requests them. */
+/** Reads the answers that were delivered with the page. Works only once. Missing answers are requested later. */
 function answersOfDocument(): { readonly '/me'?: Person } {
   const block = document.getElementById('answers');
   block?.remove();
   return JSON.parse(block?.textContent ?? '{}');
 }
 
-/** Draws the page in the URL. */
+/** Draws the page that the URL names. */
 export function begin(root: HTMLElement): void {
   const found = answersOfDocument();
-  // A sign-in link determines who will be signed in.
+  // Nobody counts as signed in while a sign-in link is open, because the link determines who will be.
   if (location.value.path === '/sign-in') me.value = null;
   else if (found['/me']) me.value = found['/me'];
   else void findOut();
@@ -86,7 +86,7 @@ function Unreachable({ failure }: { readonly failure: ApiFailure }) {
   );
 }
 
-/** Allows only paths of this console, because a link to another site could be a trap. */
+/** Returns the path only if it belongs to this console, because a link to another site could be a trap. */
 function safePath(next: string | null): string {
   return next?.startsWith('/') && !next.startsWith('//') ? next : '/';
 }

@@ -1,4 +1,4 @@
-/** List of pages: path, name, and who sees the page in the navigation. The control plane decides what a page may show. */
+/** List of pages with their paths, names and audience in the navigation. The control plane decides what a page may show. */
 
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
@@ -19,7 +19,7 @@ import type { NavigationEntry } from './ui/frame.tsx';
 import { PageHeader } from './ui/page.tsx';
 import { Empty, Loading } from './ui/parts.tsx';
 
-/** Page whose code is loaded when it is first shown. */
+/** Returns a page whose code is loaded when the page is first shown. */
 function lazyPage<Props extends object>(load: () => Promise<ComponentType<Props>>): ComponentType<Props> {
   let Loaded: ComponentType<Props> | undefined;
   return function LazyPage(props: Props) {
@@ -52,7 +52,7 @@ const DoctorPage = lazyPage(async () => (await import('./pages/doctor.tsx')).Doc
 interface Page extends NavigationEntry {
   readonly component: ComponentType;
   readonly isForMembers?: true;
-  /** Page of a single thing, such as `/stacks/ID`. */
+  /** Page about a single thing, such as `/stacks/ID`. */
   readonly detail?: ComponentType<{ readonly id: string }>;
 }
 

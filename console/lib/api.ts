@@ -1,6 +1,6 @@
 /**
- * Calls the console's API in JSON; the session's cookie authenticates calls. The room `console/lib` contains the console's
- * calls, live data and formatting. It must not decide permissions, because only the control plane does.
+ * Calls the control plane in JSON. The session's cookie authenticates each call. The room `console/lib` contains the
+ * console's calls, live data and formatting. It must not decide permissions, because only the control plane does.
  */
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { type OperationName, operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
@@ -12,7 +12,7 @@ export class ApiFailure extends Error {
   override readonly name = 'ApiFailure';
   readonly status: number;
   readonly type: string;
-  /** Advice on what to do next. */
+  /** Advice on what the user can do next. */
   readonly next: string | undefined;
 
   constructor(status: number, type: string, message: string, next?: string) {
@@ -23,14 +23,14 @@ export class ApiFailure extends Error {
   }
 }
 
-/** Converts any thrown value to a failure that a page can show. */
+/** Converts anything that was thrown to a failure that a page can show. */
 export function toFailure(error: unknown): ApiFailure {
   return error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error));
 }
 
 export interface CallOptions {
   readonly body?: unknown;
-  /** Set for polls of an open page, which must not keep the session alive. */
+  /** Set for calls that an open page repeats automatically. They must not keep the session alive. */
   readonly isBackground?: boolean;
   readonly signal?: AbortSignal | undefined;
 }
@@ -39,7 +39,7 @@ interface Refusal {
   readonly error?: { readonly type?: string; readonly message?: string; readonly next?: string };
 }
 
-/** Calls an operation that does not change the outcome of requests. Others go through the dialog that shows their effect. */
+/** Calls an operation that cannot change the outcome of requests. All others need the dialog that shows their effect. */
 export function call<Name extends Exclude<OperationName, TurningName>>(
   name: Name,
   input: OperationInput<Name>,
@@ -82,7 +82,7 @@ export async function callPath<T>(method: string, path: string, options: CallOpt
   throw new ApiFailure(answer.status, type, message, next);
 }
 
-/** Returns the response to read as a stream. Rejects with ApiFailure. */
+/** Sends a call and returns its response, to be read as a stream. Rejects with ApiFailure. */
 export async function fetchAnswer(
   method: string,
   path: string,
@@ -101,28 +101,28 @@ export async function fetchAnswer(
   });
 }
 
-/** Remembers a write's position. Later reads wait until it is folded, so they always show the user's own change. */
+/** Remembers the position of a write. Later reads wait until that position is folded, so they show the user's change. */
 function notePosition(method: string, document: unknown): void {
   if (method === 'GET') return;
   const { position } = document as { readonly position?: unknown };
   if (typeof position === 'number' && position > minPosition.value) minPosition.value = position;
 }
 
-/** Random id. Pages over plain HTTP do not have `crypto.randomUUID`. */
+/** Returns a random id. It does not use `crypto.randomUUID`, which pages over plain HTTP do not have. */
 function randomId(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))]
     .map((byte) => byte.toString(16).padStart(2, '0'))
     .join('');
 }
 
-/** Builds a path whose parts may contain any text. */
+/** Builds a path from parts that may contain any text. */
 export function route(parts: TemplateStringsArray, ...values: readonly string[]): string {
   return String.raw({ raw: parts }, ...values.map(encodeURIComponent));
 }
 
 type Query = Readonly<Record<string, string | number | undefined>>;
 
-/** Path with a query. Undefined and empty values are left out. */
+/** Appends a query to a path. Undefined and empty values are left out. */
 export function withQuery(path: string, query: Query): string {
   const parts = Object.entries(query).filter(([, value]) => value !== undefined && value !== '');
   const text = new URLSearchParams(parts.map(([name, value]) => [name, String(value)])).toString();

@@ -1,4 +1,4 @@
-/** Lists organisations with dedicated capacity, and what is missing from it. */
+/** Lists the organisations that have dedicated capacity, with the models that no node serves. */
 import type { LiveNodeResource, Organisation, Stack } from '../../schemas/admin/admin.ts';
 import { type FleetReads, placeKey, type UnservedInstall } from './holes.ts';
 
@@ -12,9 +12,9 @@ export interface OwnCapacity {
   readonly name: string;
   readonly tier: string | null;
   readonly stacks: readonly StackNodes[];
-  /** The organisation's own nodes. */
+  /** Nodes that belong to the organisation. */
   readonly nodes: readonly LiveNodeResource[];
-  /** Number of models in its stacks that no node serves. */
+  /** Number of models in the organisation's stacks that no node serves. */
   readonly missing: number;
 }
 
@@ -23,7 +23,7 @@ interface Sources extends Pick<FleetReads, 'stacks' | 'organisations'> {
   readonly missing: readonly UnservedInstall[];
 }
 
-/** Organisations with dedicated capacity, ordered by id. */
+/** Returns the organisations with dedicated capacity, ordered by id. */
 export function capacities({ stacks, organisations, places, missing }: Sources): readonly OwnCapacity[] {
   const known = new Map<string, Organisation>(organisations.map((one) => [one.id, one]));
   const holesOf = new Map<string, number>();

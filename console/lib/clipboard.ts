@@ -1,4 +1,4 @@
-/** Copies text to the clipboard. Also works on plain HTTP, where browsers give pages no access to the clipboard API. */
+/** Copies text to the clipboard. Also works over plain HTTP, where browsers do not offer the clipboard API. */
 export async function copyText(text: string): Promise<void> {
   if (navigator.clipboard !== undefined && window.isSecureContext) {
     await navigator.clipboard.writeText(text);

@@ -1,29 +1,29 @@
-/** Formats usage sums as a CSV file for spreadsheets. */
+/** Formats usage sums as a CSV file for spreadsheet programs. */
 import { printable } from '../../schemas/printable.ts';
 
 export interface DayUsage {
   readonly day: string;
   readonly model: string;
-  /** Id of the key. Empty if a gateway of an older version counted the row. */
+  /** Id of the key. It is empty if a gateway of an older version counted the row. */
   readonly key: string;
-  /** Empty if the control plane does not know the key. */
+  /** Name of the key. It is empty if the control plane does not know the key. */
   readonly keyName: string;
   requests: number;
   promptTokens: number;
   completionTokens: number;
-  /** Time to the first token of each request that reported one. */
+  /** Times to the first token, one for each request that reported it. */
   readonly firstTokenMs: number[];
 }
 
-/** Smallest value that at least this share of all values does not exceed. undefined if there are no values. */
+/** Returns the smallest value that at least this share of all values does not exceed, or undefined if there are no values. */
 export function quantile(values: readonly number[], share: number): number | undefined {
   return [...values].sort((a, b) => a - b)[Math.max(0, Math.ceil(values.length * share) - 1)];
 }
 
-/** Start of a formula at any possible start of a cell, because list separators vary and some programs ignore quotes. */
+/** Start of a formula, at any place where a cell may start: list separators vary, and some programs ignore quotes. */
 const formula = /(^|[,;|\t\r\n])([\s'"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
-/** Formats a value as one cell. Texts are always quoted. */
+/** Formats a value as one cell. Text is always quoted. */
 function cell(value: string | number): string {
   if (typeof value === 'number') return String(value);
   return `"${printable(value).replace(formula, `$1$2'`).replaceAll('"', '""')}"`;

@@ -1,14 +1,14 @@
-/** Parses answers of the API so that pages can safely show their texts. */
+/** Parses answers of the API, so that pages can safely show the texts in them. */
 import { printable } from '../../schemas/printable.ts';
 
-/** JSON escapes that may hide characters to be made visible. */
+/** JSON escapes that may stand for a character that must be made visible. */
 const escaped = /\\[ubfr]/;
 const kept = '\n\t';
 
-/** Parses JSON text and makes invisible characters in its strings visible. Returns undefined if it is not JSON. */
+/** Parses JSON and makes invisible characters in its strings visible. Returns undefined if the text is not JSON. */
 export function parseDocument<T>(text: string): T | undefined {
   try {
-    // Visiting each value takes several times as long as parsing, and hardly any answer contains such a character.
+    // Skips the visit to each value, which takes several times as long as parsing and is hardly ever needed.
     if (!escaped.test(text) && printable(text, kept) === text) return JSON.parse(text) as T;
     return JSON.parse(text, (_name, value: unknown) =>
       typeof value === 'string' ? printable(value, kept) : value,

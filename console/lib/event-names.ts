@@ -1,18 +1,18 @@
-/** Finds the things named in an event's data, so that its sentence can link to each of them. */
+/** Finds the things that an event's data name, so that the event's sentence can link to each of them. */
 import { toFieldTexts } from '../../schemas/events/event-definition.ts';
 import { type EventSubjectKind, idKind } from '../../schemas/events/event-sentences.ts';
 
-/** Named thing that has a page. */
+/** Thing that an event names and that has a page. */
 export interface NamedThing {
   readonly kind: EventSubjectKind | 'member';
   readonly id: string;
-  /** Organisation of the thing. Always set for members, and for keys if it is known. */
+  /** Organisation that the thing belongs to. Always set for members, and set for keys if it is known. */
   readonly within?: string | undefined;
-  /** Display name, if it is not the id. */
+  /** Name to display, if it differs from the id. */
   readonly name?: string;
 }
 
-/** Fields whose name is the kind of thing that they contain. */
+/** Names of fields that contain the id of a thing of that kind. */
 const kinds = ['organisation', 'stack', 'model', 'node', 'tier'] as const;
 
 export function findNamedThings(type: string, data: unknown): NamedThing[] {
@@ -34,10 +34,10 @@ export function findNamedThings(type: string, data: unknown): NamedThing[] {
   return things;
 }
 
-/** Splits the text at words that are ids of things. */
+/** Splits a text at the words that are ids of the given things. */
 export function splitAtThings(text: string, things: readonly NamedThing[]): readonly (string | NamedThing)[] {
   const thingOf = new Map(things.map((thing) => [thing.id, thing]));
-  // The capture group keeps the white space between words.
+  // The capture group keeps the spaces between the words.
   return text
     .split(/(\s+)/)
     .filter((piece) => piece !== '')

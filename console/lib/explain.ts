@@ -1,11 +1,11 @@
-/** The question of the Explain page, as its URL contains it, and links to that page. */
+/** Parses the Explain page's question, which its URL contains, and builds links to the page. */
 import type { Explanation } from '../../schemas/records/explanations.ts';
 import { withQuery } from './api.ts';
 import { shellWord } from './format.ts';
 
 export type { Explanation };
 
-/** Parameters of the URL, named like the options of `headgate explain`. */
+/** Question in the URL. Its parameters have the names of the options of `headgate explain`. */
 export interface ExplainQuery {
   readonly request?: string | undefined;
   readonly key?: string | undefined;
@@ -43,7 +43,7 @@ export function explainLink(asked: ExplainQuery): string {
   return withQuery('/explain', { ...asked });
 }
 
-/** Whether the question identifies a single decision. */
+/** Whether the question identifies exactly one decision. */
 export function isComplete({ request, key, org, visitor, model, path }: ExplainQuery): boolean {
   if (request !== undefined) return true;
   const hasSubject = key !== undefined || org !== undefined || visitor !== undefined;
@@ -55,7 +55,7 @@ const numberOf = (text: string | undefined): number | undefined =>
 const momentOf = (text: string | undefined): number | string | undefined =>
   text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
 
-/** Body of the request to the control plane. */
+/** Builds the body of the request that asks the control plane. */
 export function toQuestion(asked: ExplainQuery): object {
   const { request, key, org, visitor, model, host, path, prompt, max, at, diff } = asked;
   const moments = { at: momentOf(at), diff: momentOf(diff) };

@@ -1,7 +1,7 @@
 /** Formats numbers, times and words for people. */
 import { groupDigits } from '../../schemas/grouped.ts';
 
-/** Created on first use, because a browser takes many milliseconds to create formats and most pages need none. */
+/** Formats are created on first use, because that takes a browser many milliseconds and most pages need none. */
 let formats:
   | Readonly<Record<'dates' | 'calendarDays' | 'shortDays' | 'moments' | 'clocks', Intl.DateTimeFormat>>
   | undefined;
@@ -19,7 +19,7 @@ function getFormats() {
   return formats;
 }
 
-/** Number with grouped digits and at most three decimals: `18,240`. */
+/** Formats a number with grouped digits and at most three decimals, such as `18,240`. */
 export function count(value: number): string {
   return groupDigits(Math.round(value * 1000) / 1000);
 }
@@ -28,14 +28,14 @@ export function tenths(value: number): string {
   return count(Math.round(value * 10) / 10);
 }
 
-/** Formats a day. An instant is shown as the local day. A calendar day (`2026-11-23`) is the same everywhere. */
+/** Formats a day. An instant is shown as its local day. A calendar day (`2026-11-23`) is the same everywhere. */
 export function day(text: string | null | undefined): string {
   if (!text) return '–';
   const { dates, calendarDays } = getFormats();
   return (text.length === '2026-11-23'.length ? calendarDays : dates).format(new Date(text));
 }
 
-/** Formats the calendar day that begins at this time in seconds: `23 Nov`. */
+/** Formats the calendar day that begins at this time in seconds, such as `23 Nov`. */
 export function shortDay(seconds: number): string {
   return getFormats().shortDays.format(new Date(seconds * 1000));
 }
@@ -44,7 +44,7 @@ export function moment(text: string | null | undefined): string {
   return text ? getFormats().moments.format(new Date(text)) : '–';
 }
 
-/** Time of day for moments of today, such as `18:02:11`. Other moments include the day. */
+/** Formats a moment of today as a time of day, such as `18:02:11`. Other moments include the day. */
 export function clock(text: string): string {
   const { clocks, moments } = getFormats();
   return (isToday(text) ? clocks : moments).format(new Date(text));
@@ -55,7 +55,7 @@ export function isToday(text: string): boolean {
   return dates.format(new Date(text)) === dates.format(new Date());
 }
 
-/** `1.2 s`, `4 min`, `3 h` or `2 days`. */
+/** Formats a duration, such as `1.2 s`, `4 min`, `3 h` or `2 days`. */
 export function seconds(value: number): string {
   if (value < 10) return `${value.toFixed(1)} s`;
   if (value < 90) return `${Math.round(value)} s`;
@@ -72,19 +72,19 @@ export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
-/** Text that begins with a capital letter, unless it begins with a command or an id. */
+/** Capitalises the first letter of a text, unless the text begins with a command or an id. */
 export function sentence(text: string): string {
   return /^(?!headgate )[a-z]+[ ,]/.test(text) ? `${text.charAt(0).toUpperCase()}${text.slice(1)}` : text;
 }
 
-/** First three names, and the number of further names. */
+/** Lists the first three names, followed by the number of further names. */
 export function nameSome(names: readonly string[]): string {
   return names.length <= 3
     ? names.join(', ')
     : `${names.slice(0, 3).join(', ')} and ${count(names.length - 3)} more`;
 }
 
-/** Quotes a word for a shell. */
+/** Quotes a word for use in a shell. */
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

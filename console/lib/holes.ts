@@ -1,4 +1,7 @@
-/** Finds models that are installed but loaded nowhere, and the organisations whose requests are refused for it. */
+/**
+ * Finds models that are installed but that no node has loaded, and the organisations whose requests are refused for that
+ * reason.
+ */
 import type { LiveNodeResource, Organisation, Pool, Stack, Tier } from '../../schemas/admin/admin.ts';
 
 export interface FleetReads {
@@ -6,18 +9,18 @@ export interface FleetReads {
   readonly stacks: readonly Stack[];
   readonly nodes: readonly LiveNodeResource[];
   readonly tiers: readonly Tier[];
-  /** The first organisations only, if there are many. */
+  /** Organisations. If there are many, only the first page of them. */
   readonly organisations: readonly Organisation[];
   readonly organisationsInAll: number;
 }
 
 export interface UnservedInstall {
   readonly model: string;
-  /** Status of answers to requests for this model: 503 on the pool, 404 on a stack. */
+  /** Status of the answer to requests for the model. It is 503 on the pool and 404 on a stack. */
   readonly status: 404 | 503;
-  /** `the pool`, or the id of a stack. */
+  /** Place where the model is installed: `the pool`, or the id of a stack. */
   readonly where: string;
-  /** Organisations whose requests for this model are refused. */
+  /** Organisations whose requests for the model are refused. */
   readonly refused: readonly Pick<Organisation, 'id' | 'name'>[];
 }
 
@@ -29,7 +32,7 @@ function isServed(model: string, nodes: readonly LiveNodeResource[]): boolean {
   return nodes.some((node) => serves(node) && node.loaded.includes(node.models?.[model] ?? model));
 }
 
-/** Nodes by place. Grouped in advance, because a fleet has thousands of stacks. */
+/** Groups nodes by place. This is done once in advance, because a fleet may have thousands of stacks. */
 export function nodesByPlace(nodes: readonly LiveNodeResource[]): Map<string, LiveNodeResource[]> {
   const byPlace = new Map<string, LiveNodeResource[]>();
   for (const node of nodes) {

@@ -1,6 +1,7 @@
 /**
- * Live data. One browser tab follows the control plane and shares the events, because a browser opens only six connections
- * per host. On a page without locks (plain HTTP on a host name), each tab follows on its own.
+ * Receives live data. Only one browser tab follows the control plane and shares the events with the others, because a browser
+ * opens only six connections per host. On a page without the Web Locks API (plain HTTP on a host name), each tab follows on
+ * its own.
  */
 import { signal } from '@preact/signals';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
@@ -10,19 +11,19 @@ import { minPosition } from './session.ts';
 
 export type Connection = 'connecting' | 'live' | 'interrupted';
 
-/** Last position known to be folded. */
+/** Last position that is known to be folded. */
 export const position = signal(0);
 export const connection = signal<Connection>('connecting');
-/** False while the control plane itself cannot reach the log. */
+/** Whether the control plane can reach the log. */
 export const logReachable = signal(true);
 /** Counter that grows with each change of the state and triggers new reads. */
 export const changes = signal(0);
 
-/** Receives undefined if there were more commits than a message can contain. */
+/** Receives the events of new commits, or undefined if there were more commits than a message can contain. */
 type Listener = (events: readonly ListedEvent[] | undefined) => void;
 const listeners = new Set<Listener>();
 
-/** Calls the listener with the events of new commits. Returns a function that stops it. */
+/** Calls the listener with the events of new commits. Returns a function that removes the listener. */
 export function onEvents(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -53,14 +54,14 @@ function take(message: Message): void {
   if (moved || healed) changes.value++;
 }
 
-/** Checks the session after the stream's end: if it is still valid, the browser reconnects; otherwise signs out. */
+/** Checks the session after the stream has ended. If the session is no longer valid, the failed call signs the user out. */
 function checkSession(): void {
   call('me.get', {}, { isBackground: true }).catch(() => undefined);
 }
 
 let stop: (() => void) | undefined;
 
-/** Follows the control plane until `stopLive`. A second call has no effect. */
+/** Follows the control plane until `stopLive` is called. A second call has no effect. */
 export function startLive(): void {
   if (stop) return;
   const shared = 'BroadcastChannel' in window ? new BroadcastChannel('headgate-live') : undefined;
@@ -97,7 +98,7 @@ export function stopLive(): void {
 
 const followAgainMs = 3000;
 
-/** Follows the stream. Returns a function that stops it. */
+/** Follows the stream of events. Returns a function that stops it. */
 function follow(send: (message: Message) => void): () => void {
   let again: ReturnType<typeof setTimeout> | undefined;
   let source: EventSource;
@@ -109,7 +110,7 @@ function follow(send: (message: Message) => void): () => void {
       );
     source.onerror = () => {
       send({ kind: 'interrupted' });
-      // The browser reconnects automatically unless the response was not a stream, for example a refusal.
+      // The browser reconnects automatically, unless the response was not a stream, which is the case for a refusal.
       if (source.readyState !== EventSource.CLOSED) return;
       checkSession();
       again = setTimeout(open, followAgainMs);

@@ -1,4 +1,4 @@
-/** Suggestions for a chooser: the first organisations that the admin API finds for a text. */
+/** Suggests organisations for a chooser: the first ones that the admin API finds for a text. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useKnown } from './organisations.ts';
 import { useRead } from './read.ts';
@@ -12,27 +12,27 @@ export interface Offer {
 export interface Offers {
   readonly items: readonly Offer[];
   readonly isMore: boolean;
-  /** Number of all matches, if known. */
+  /** Number of all matches, if it is known. */
   readonly total?: number | undefined;
-  /** Whether the text has not been searched yet. */
+  /** Whether the suggestions are for an earlier text, because the current one has not been searched yet. */
   readonly isOld: boolean;
 }
 
 export interface OfferQuery {
   readonly text: string;
-  /** Restricts the suggestions to organisations in which the person may use this command. */
+  /** Restricts the suggestions to organisations in which the signed-in person may use this command. */
   readonly command?: string | undefined;
 }
 
 export const offeredMax = 20;
-/** Delay that combines fast typing into one search. */
+/** Delay in ms during which further typing is combined into one search. */
 const settleMs = 150;
 
-/** Suggestions for the text. Reads nothing until the chooser is open, and never for a person's own organisations. */
+/** Returns suggestions for the text. Searches only while the chooser is open. A member's own organisations need no search. */
 export function useOffers({ text, command }: OfferQuery, isOpen: boolean): Offers {
   const settled = useSettled(text);
   const name = isOpen && isOperator() ? 'organisation.list' : undefined;
-  // A page that shows the past also suggests organisations that exist only now.
+  // Suggestions are of the present even if the page shows the past, so they include organisations that exist only now.
   const { data } = useRead(name, { text: settled, limit: offeredMax }, { isOfNow: true });
   useKnown(data?.items);
   const last = useRef(data);

@@ -1,4 +1,4 @@
-/** Names of organisations. */
+/** Reads and remembers the names of organisations. */
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { pageRows } from '../../schemas/admin/page-rows.ts';
@@ -11,7 +11,7 @@ export interface NamedOrganisation {
   readonly name: string;
 }
 
-/** Organisations with their names: one page for an operator, their own for a member. A search finds more. */
+/** Organisations with their names: the first page for an operator, their own for a member. A search finds more. */
 export function useOrganisations(): readonly NamedOrganisation[] {
   const asked = { limit: pageRows.max };
   const { data } = useRead(isOperator() ? 'organisation.list' : undefined, asked, { isOfNow: true });
@@ -19,7 +19,7 @@ export function useOrganisations(): readonly NamedOrganisation[] {
   return data?.items ?? me.value?.organisations ?? [];
 }
 
-/** Remembers these names, so that their ids are shown with names everywhere. Other names are read one by one. */
+/** Remembers these names, so that every page can show names in place of ids. All other names are read one by one. */
 export function useKnown(items: readonly NamedOrganisation[] | undefined): void {
   useEffect(() => {
     if (items?.some(({ id, name }) => known.value.get(id) !== name))
@@ -27,27 +27,27 @@ export function useKnown(items: readonly NamedOrganisation[] | undefined): void 
   }, [items]);
 }
 
-/** All names read so far. */
+/** Names of organisations that have been read so far. */
 const known = signal<ReadonlyMap<string, string>>(new Map());
 const names = computed(() => {
   const own = me.value?.organisations ?? [];
-  // A member sees only their own organisations' names, even if an operator used the page before.
+  // Members see only the names of their own organisations, even if an operator used the page before.
   return new Map([...own.map(({ id, name }) => [id, name] as const), ...(isOperator() ? known.value : [])]);
 });
 
-/** Name of an organisation. Returns the id until the name has been read, and starts the read. */
+/** Returns the name of an organisation. Until the name has been read, returns the id and starts the read. */
 export function organisationName(id: string): string {
   const name = names.value.get(id);
   if (name === undefined) readLater(id);
   return name ?? id;
 }
 
-/** Delay before a single read, because most names are in a list that the page reads anyway. */
+/** Delay in ms before a name is read by itself, because most names are in a list that the page reads anyway. */
 const listFirstMs = 300;
 const readsAtOnce = 4;
-/** Bound on names waiting to be read, somewhat more than a page shows. */
+/** Maximum number of names that wait to be read. It is somewhat more than a page shows. */
 const unreadMax = 200;
-/** Ids without a name. Each is read once, even if the organisation no longer exists. */
+/** Ids whose names wait to be read. Each is read only once, even if the organisation no longer exists. */
 const unread: string[] = [];
 const asked = new Set<string>();
 let reads = 0;
@@ -74,7 +74,7 @@ async function readName(id: string): Promise<void> {
     const { name } = await call('organisation.get', { id }, { isBackground: true });
     known.value = new Map([...known.value, [id, name]]);
   } catch (error) {
-    // A removed organisation keeps its id as name. For other failures, the name is read again when next shown.
+    // A removed organisation is shown by its id. After any other failure, the name is read again when it is next shown.
     if (toFailure(error).status !== 404) asked.delete(id);
   } finally {
     reads--;

@@ -1,4 +1,4 @@
-/** Lists that the control plane searches, sorts and returns in pages. The URL contains the search, order and page. */
+/** Reads lists that the control plane searches, sorts and returns in pages. The URL contains the search, order and page. */
 import { useRef } from 'preact/hooks';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
@@ -9,7 +9,7 @@ import { moment } from './travel.ts';
 
 const rowsPerPage = 500;
 
-/** Operations that return a paged list. */
+/** Names of operations that return a list in pages. */
 type ListName = {
   [Name in OperationName]: 'total' extends keyof OperationAnswer<Name> ? Name : never;
 }[OperationName];
@@ -22,13 +22,13 @@ interface Page {
 
 export interface PageState {
   readonly sort: string;
-  /** Number of matching rows on all pages. */
+  /** Number of rows that match, over all pages. */
   readonly total: number;
   readonly isFirst: boolean;
   readonly next: string | undefined;
-  /** Whether the rows are from the previous query because the present one is still being read. */
+  /** Whether the rows belong to the previous query, because the current one is still being read. */
   readonly isOld: boolean;
-  /** Whether the rows are from another moment and must not be shown. */
+  /** Whether the rows belong to another moment, so that they must not be shown. */
   readonly isOfOtherMoment: boolean;
 }
 
@@ -42,7 +42,7 @@ interface PageQuery {
   readonly limit: number;
 }
 
-/** List parameters in the page's URL. */
+/** Returns the list's parameters from the page's URL. */
 export function pageQuery(sort: string): PageQuery {
   const { query } = location.value;
   return {
@@ -54,7 +54,7 @@ export function pageQuery(sort: string): PageQuery {
   };
 }
 
-/** Reads one page. Until another page, search or moment of the list arrives, the previous rows stay, marked as old. */
+/** Reads one page of a list. The previous rows of that list stay, marked as old, until the new ones arrive. */
 export function usePage<Name extends ListName>(
   name: Name | undefined,
   filter: PageFilter,
@@ -73,7 +73,7 @@ export function usePage<Name extends ListName>(
   >(undefined);
   if (data) last.current = { list, at, data };
   const before = last.current?.list === list ? last.current : undefined;
-  // If a moment cannot be read, do not show rows of another moment, because they would be mistaken for it.
+  // If a moment cannot be read, rows of another moment are not shown, because users would mistake them for it.
   const shown = data ?? (failure && before?.at !== at ? undefined : before?.data);
   const pages: PageState = {
     sort: query.sort,
@@ -86,12 +86,12 @@ export function usePage<Name extends ListName>(
   return { data: shown, failure, refresh, pages };
 }
 
-/** CLI option that selects the organisation. */
+/** Returns the CLI option that selects the organisation. */
 export function organisationOption(organisation: string | undefined): string {
   return organisation === undefined ? '' : ` --org ${shellWord(organisation)}`;
 }
 
-/** CLI options for the present search, order and page. */
+/** Returns the CLI options for the current search, order and page. */
 export function pageOptions(): string {
   const { query } = location.value;
   const text = query.get('q') ?? '';

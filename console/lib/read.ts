@@ -1,4 +1,6 @@
-/** Reads data for components. The last answer is shown at once, and data are read again after each change of the state. */
+/**
+ * Reads data for components. The last answer is shown at once, and the data are read again after each change of the state.
+ */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
@@ -9,36 +11,36 @@ import { minPosition } from './session.ts';
 import { atMoment } from './travel.ts';
 
 export interface ReadResult<T> {
-  /** Last answer. It stays available while a later read fails. */
+  /** Last answer. It stays available if a later read fails. */
   readonly data: T | undefined;
   readonly failure: ApiFailure | undefined;
   refresh(): void;
 }
 
 export interface ReadOptions {
-  /** Also reads again at this interval, for data that change without a commit. */
+  /** Interval in ms at which to read again, in addition to reads after commits, for data that change without a commit. */
   readonly everyMs?: number;
-  /** Whether the answer never changes, such as a list up to a position. */
+  /** Set if the answer can never change, as for a list up to a position. */
   readonly isFixed?: boolean;
-  /** Whether to read the present even if the page shows the past. */
+  /** Set to read the present even if the page shows the past. */
   readonly isOfNow?: boolean;
-  /** Whether to read all pages of a list and combine them into one answer. */
+  /** Set to read all pages of a list and combine them into one answer. */
   readonly isWhole?: boolean;
 }
 
-/** Answers since the page was loaded, by path. Secrets that are shown only once come from writes and are not included. */
+/** Answers read since the page was loaded, by path. They never contain secrets, which only writes return. */
 const answers = new Map<string, unknown>();
-/** Answers that never change, kept separately because browsing the past requests many, each as large as a page. */
+/** Answers that never change. They are stored separately, because browsing the past reads many, each as large as a page. */
 const pastAnswers = new Map<string, unknown>();
 const answersMax = 60;
 const pastAnswersMax = 10;
-/** Delay that combines several commits into one read. */
+/** Delay in ms during which several commits are combined into one read. */
 const settleMs = 250;
 const retryMs = 3000;
-/** Pause after a read, as a multiple of its duration. If commits never pause, a tab reads for at most a third of the time. */
+/** Pause after a read, as a multiple of its duration. Even with constant commits, a tab reads at most a third of the time. */
 const restsPerRead = 2;
 
-/** Reads with an operation of the admin API. Reads nothing if the name is undefined. */
+/** Reads data with an operation of the admin API. Reads nothing if the name is undefined. */
 export function useRead<Name extends OperationName>(
   name: Name | undefined,
   ...[input, options]: ReadArguments<Name>
@@ -47,17 +49,17 @@ export function useRead<Name extends OperationName>(
   return usePath(name && readPath(name, (asked ?? {}) as OperationInput<Name>), options);
 }
 
-/** The input is optional if the operation does not need any. */
+/** Arguments of a read. The input is optional if the operation does not require any. */
 type ReadArguments<Name extends OperationName> =
   object extends OperationInput<Name>
     ? [input?: OperationInput<Name>, options?: ReadOptions]
     : [input: OperationInput<Name>, options?: ReadOptions];
 
-/** Reads from an endpoint of the console itself, outside the admin API. */
+/** Reads data from an endpoint of the console itself, outside the admin API. */
 export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}): ReadResult<T> {
   const { everyMs, isFixed = false, isOfNow = false, isWhole = false } = options;
   const path = wanted === undefined || isOfNow ? wanted : atMoment(wanted);
-  // Past and fixed answers never change. They are stored apart, because a page may request many of them once.
+  // Answers about the past and fixed answers never change, so they are stored separately.
   const isPast = isFixed || path !== wanted;
   const [, redraw] = useState(0);
   const failure = useRef<ApiFailure | undefined>(undefined);
@@ -85,7 +87,7 @@ export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}
           if (ended.signal.aborted) return;
           failure.current = toFailure(error);
           redraw((count) => count + 1);
-          // The server did not respond, or the requested data are not ready yet.
+          // Try again if the server did not respond or the requested data are not ready yet.
           if ([0, 503].includes(failure.current.status))
             retry = setTimeout(() => again.current(true), retryMs);
         },
@@ -103,7 +105,7 @@ export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}
   useEffect(() => {
     // Answers that never change are read again only after a failure.
     if (change === 0 || (isPast && failure.current === undefined)) return;
-    // Keep a running timer, so that pages are refreshed even while commits never pause.
+    // A timer that is already running is kept, so that pages are refreshed even if there are constant commits.
     pending.current ??= setTimeout(
       () => {
         pending.current = undefined;
@@ -131,12 +133,12 @@ interface LoadOptions {
 
 interface UnderWay {
   readonly answer: Promise<void>;
-  /** Value of `changes` when the read began. A read after a change never shares an earlier read. */
+  /** Value of `changes` when the read began. After a change, a new read begins instead of sharing this one. */
   readonly change: number;
   readers: number;
   abort(): void;
 }
-/** Reads in progress by path, so that parts of a page that need the same data share one read. */
+/** Reads in progress, by path. Parts of a page that need the same data share one read. */
 const underWay = new Map<string, UnderWay>();
 function load(path: string, options: LoadOptions): Promise<void> {
   const min = minPosition.value;
@@ -148,7 +150,7 @@ function load(path: string, options: LoadOptions): Promise<void> {
     if (--read.readers === 0) read.abort();
   };
   options.signal.addEventListener('abort', leave);
-  // A page uses one signal for as long as it is open, so the listener must be removed.
+  // The listener must be removed, because a page uses the same signal for as long as it is open.
   return read.answer.finally(() => options.signal.removeEventListener('abort', leave));
 }
 
@@ -193,10 +195,10 @@ function keep(known: Map<string, unknown>, max: number, path: string, answer: un
   if (known.size > max && oldest !== undefined) known.delete(oldest);
 }
 
-/** Paths of answers delivered with the page, until it is drawn. The first reads of these paths are skipped. */
+/** Paths of the answers that were delivered with the page. Until the page is drawn, reads of these paths are skipped. */
 const justAnswered = new Set<string>();
 
-/** Draws the page with answers that were delivered with it. */
+/** Draws the page with the answers that were delivered with it. */
 export function drawWithAnswers(found: Readonly<Record<string, unknown>>, draw: () => void): void {
   for (const [path, answer] of Object.entries(found)) {
     answers.set(path, answer);

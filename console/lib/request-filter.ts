@@ -1,4 +1,4 @@
-/** Filters of the Requests page, as its URL and the command line contain them. */
+/** Converts the filters of the Requests page between the page's URL and the command line. */
 import type { requestFilterShape } from '../../schemas/admin/requests.ts';
 import { withQuery } from './api.ts';
 import { shellWord } from './format.ts';
@@ -8,7 +8,7 @@ import { organisationInScope } from './scope.ts';
 type FilterName = keyof typeof requestFilterShape;
 export type AddressFilter = Readonly<Partial<Record<FilterName, string>>>;
 
-/** URL parameter of each filter. The type requires an entry for every filter. */
+/** URL parameter for each filter. The type requires an entry for every filter. */
 const parameters: Readonly<Record<FilterName, string>> = {
   outcome: 'outcome',
   type: 'type',
@@ -22,7 +22,7 @@ const parameters: Readonly<Record<FilterName, string>> = {
   request: 'request',
 };
 
-/** Filters in the URL. For members, always restricted to one organisation. */
+/** Returns the filters in the URL. For members, the filter always contains one organisation. */
 export function filterInAddress(): AddressFilter {
   const { query } = location.value;
   const found = Object.entries(parameters).map(([name, parameter]) => [name, query.get(parameter)?.trim()]);
@@ -31,7 +31,7 @@ export function filterInAddress(): AddressFilter {
   return organisation === undefined ? given : { ...given, organisation };
 }
 
-/** Query changes that remove all filters from the URL. */
+/** Changes to the URL's query that remove all filters. */
 export const clearedFilters = Object.fromEntries(Object.values(parameters).map((name) => [name, '']));
 
 export function requestsLink(filter: AddressFilter): string {
@@ -39,7 +39,7 @@ export function requestsLink(filter: AddressFilter): string {
   return withQuery('/requests', Object.fromEntries(named));
 }
 
-/** CLI options for these filters. */
+/** Returns the CLI options for these filters. */
 export function requestOptions(filter: AddressFilter): string {
   return Object.entries(filter)
     .map(([name, value]) => ` --${name === 'organisation' ? 'org' : name} ${shellWord(value)}`)

@@ -1,24 +1,24 @@
-/** Rows of the Requests page. New rows are added before them and earlier rows after them. */
+/** Keeps the rows of the Requests page. New rows are added at the top, and earlier rows at the bottom. */
 import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/admin/requests.ts';
 
 export const rowsMax = 10_000;
-/** Number of newest rows among which repeated requests are detected. */
+/** Number of the newest rows that are checked for requests that arrive twice. */
 const repeatedAmong = 2000;
 
 export interface Rows {
   /** Rows, newest first. */
   readonly items: readonly RequestRow[];
-  /** Cursor of earlier rows. undefined if there are none. */
+  /** Cursor for reading earlier rows, or undefined if there are none. */
   readonly next: string | undefined;
-  /** Whether the oldest rows were dropped in favour of newer ones. */
+  /** Whether the oldest rows were dropped to make room for newer ones. */
   readonly hasDropped: boolean;
-  /** Gateways whose requests are missing. */
+  /** Names of gateways whose requests are missing. */
   readonly silent: readonly string[];
-  /** Number of requests that arrived faster than they could be shown. */
+  /** Number of requests that are not shown because they arrived too fast. */
   readonly missed: number;
 }
 
-/** Adds rows that arrived. If the stream has restarted (`isFirst`) without a row in common, drops the old rows. */
+/** Adds rows that have arrived. If the stream has restarted (`isFirst`) and no row is in both, the old rows are dropped. */
 export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, isFirst: boolean): Rows {
   const { items, next, silent, missed = 0 } = arrived;
   const fresh = newRows(shown?.items.slice(0, repeatedAmong), items);
@@ -27,9 +27,9 @@ export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, i
   const all = fresh.length === 0 ? shown.items : [...fresh, ...shown.items];
   const hasDropped = shown.hasDropped || all.length > rowsMax;
   return {
-    // Keep the same list if nothing is new, so that rows are not measured again.
+    // The same list is kept if nothing is new, so that the rows are not measured again.
     items: all.length > rowsMax ? all.slice(0, rowsMax) : all,
-    // The cursor follows the dropped rows, not the remaining ones.
+    // The cursor would skip the dropped rows, so it is dropped, too.
     next: hasDropped ? undefined : shown.next,
     ...{ hasDropped, silent, missed: shown.missed + missed },
   };
@@ -41,7 +41,7 @@ export function withOlder(shown: Rows, { items, next, silent }: RequestList): Ro
   return { ...shown, items: all.slice(0, rowsMax), next: isFull ? undefined : next, silent };
 }
 
-/** Number of held rows that are newer than the rows shown. */
+/** Returns the number of held rows that are newer than the rows shown. */
 export function arrivedSince(shown: Rows | undefined, held: Rows | undefined): number {
   if (held === undefined) return 0;
   const newest = shown?.items[0]?.request;

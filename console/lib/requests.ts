@@ -1,4 +1,6 @@
-/** Follows requests as they end: loads the newest ones, adds each new one, and loads earlier ones on demand. */
+/**
+ * Follows requests as they end. The newest ones are read first, each new one is added, and earlier ones are read on demand.
+ */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { OperationInput } from '../../schemas/admin/admin.ts';
 import type { RequestsMessage } from '../../schemas/admin/requests.ts';
@@ -8,14 +10,14 @@ import type { AddressFilter } from './request-filter.ts';
 import { arrivedSince, type Rows, withArrived, withOlder } from './request-rows.ts';
 
 const firstRows = 200;
-/** More rows than anyone can read, and few enough for a browser to draw easily. */
+/** Maximum number of rows per second. Nobody can read more, and a browser can still draw them easily. */
 const rowsPerSecond = 100;
 const earlierRows = 1000;
 const openAgainMs = 3000;
 
 export interface RequestFeed {
   readonly rows: Rows | undefined;
-  /** Rows that have arrived but are not shown yet. */
+  /** Number of rows that have arrived but are not shown yet. */
   readonly held: number;
   readonly failure: ApiFailure | undefined;
   readonly isInterrupted: boolean;
@@ -24,7 +26,7 @@ export interface RequestFeed {
   readEarlier(): void;
 }
 
-/** Follows requests. While the page does not follow, new rows are held back so that nothing moves under the cursor. */
+/** Follows requests. If `isFollowing` is false, new rows are held back, so that nothing moves under the cursor. */
 export function useRequests(filter: AddressFilter, isFollowing: boolean): RequestFeed {
   const list = JSON.stringify(filter);
   const [, redraw] = useState(0);
@@ -34,7 +36,7 @@ export function useRequests(filter: AddressFilter, isFollowing: boolean): Reques
   follows.current = isFollowing;
   const draw = (): void => redraw((count) => count + 1);
   const frame = useRef<number | undefined>(undefined);
-  /** Draws all messages of one frame together. */
+  /** Draws all messages that arrive within one frame together. */
   const drawSoon = (): void => {
     frame.current ??= requestAnimationFrame(() => {
       frame.current = undefined;
@@ -103,7 +105,7 @@ export function useRequests(filter: AddressFilter, isFollowing: boolean): Reques
 interface ListState {
   readonly list: string;
   rows: Rows | undefined;
-  /** All rows, including those not shown yet. */
+  /** All rows, including rows that are not shown yet. */
   held: Rows | undefined;
   failure: ApiFailure | undefined;
   isInterrupted: boolean;
@@ -119,11 +121,11 @@ function nothing(list: string): ListState {
 
 interface Listener {
   arrived(message: RequestsMessage, isFirst: boolean): void;
-  /** Called with a failure if its cause is known. */
+  /** Called when the stream is interrupted, with a failure if the cause is known. */
   interrupted(failure: ApiFailure | undefined): void;
 }
 
-/** Follows while the page is visible, because tabs share a browser's six connections per host. Returns a stop function. */
+/** Follows the stream while the page is visible, because tabs share six connections per host. Returns a stop function. */
 function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () => void {
   let source: EventSource | undefined;
   let again: ReturnType<typeof setTimeout> | undefined;
@@ -146,7 +148,7 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
       if (source?.readyState !== EventSource.CLOSED) return interrupted(undefined);
       close();
       again = setTimeout(open, openAgainMs);
-      // A stream does not report why it was refused, so ask with a normal request.
+      // A stream does not tell why it was refused, so a normal request is sent to find out.
       call('request.list', { ...toListInput(filter), limit: 1 }, { signal: ended.signal }).then(
         () => interrupted(undefined),
         (error: unknown) => {
@@ -171,7 +173,7 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
   };
 }
 
-/** The URL may contain any text. The control plane refuses invalid filters. */
+/** Passes the filter on unchecked. The URL may contain any text, but the control plane refuses invalid filters. */
 function toListInput(filter: AddressFilter): OperationInput<'request.list'> {
   return filter as OperationInput<'request.list'>;
 }

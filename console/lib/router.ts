@@ -1,4 +1,6 @@
-/** Client-side router. The URL contains the page's state: path, filters and opened items. Links are ordinary links. */
+/**
+ * Client-side router. The URL contains the state of the page: its path, filters and opened items. Links are ordinary links.
+ */
 import { signal } from '@preact/signals';
 
 export interface Location {
@@ -27,14 +29,14 @@ export function go(url: string, options: { readonly replace?: boolean } = {}): v
     if (options.replace) history.replaceState(null, '', url);
     else history.pushState(null, '', url);
   } catch {
-    // Browsers limit URL changes per ten seconds. The page still navigates, and the next change corrects the URL.
+    // Browsers limit the number of URL changes per ten seconds. The page still changes, and the next change corrects the URL.
   }
   const before = location.value.path;
   location.value = parseLocation(new URL(url, window.location.href));
   if (location.value.path !== before) window.scrollTo(0, 0);
 }
 
-/** Changes filters in the URL. An empty value removes a filter. */
+/** Changes filters in the URL. An empty value removes the filter. */
 export function setQuery(changes: Readonly<Record<string, string>>): void {
   const query = new URLSearchParams(location.value.query);
   for (const [name, value] of Object.entries(changes)) {

@@ -1,8 +1,8 @@
-/** Organisation that a page is about: the one in the URL or, for a member, the first of their own. */
+/** Selects the organisation that a page is about: the one in the URL or, for a member, the first of their own. */
 import { location } from './router.ts';
 import { me } from './session.ts';
 
-/** undefined means all organisations, for the operator only. */
+/** Returns the organisation, or undefined for all organisations, which only an operator can see. */
 export function organisationInScope(): string | undefined {
   const wanted = location.value.query.get('org') ?? undefined;
   const person = me.value;

@@ -1,23 +1,23 @@
-/** The signed-in person and their permissions. The control plane computes permissions, and the console never decides them. */
+/** The signed-in person and what they may do. The control plane computes permissions; the console never decides them. */
 import { signal } from '@preact/signals';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { moment } from './travel.ts';
 
 export type Person = OperationAnswer<'me.get'>;
 
-/** undefined if not known yet. null if nobody is signed in. */
+/** Signed-in person, null if nobody is signed in, or undefined until this is known. */
 export const me = signal<Person | null | undefined>(undefined);
-/** Position of the user's last write. */
+/** Position of the user's last write. Reads wait until it is folded. */
 export const minPosition = signal(0);
 
 export function signedOut(): void {
   me.value = null;
 }
 
-/** Whether a command is allowed in the given organisation or, without one, in any. */
+/** Whether the signed-in person may use a command in an organisation or, if none is given, in any. */
 export function may(command: string, organisation?: string): boolean {
   const person = me.value;
-  // Nothing can be changed in the past.
+  // Nothing can be changed while the page shows the past.
   if (!person || moment() !== undefined) return false;
   if (person.operator) return person.commands.includes(command);
   return person.organisations.some(
@@ -25,7 +25,7 @@ export function may(command: string, organisation?: string): boolean {
   );
 }
 
-/** False for a signed-in person who is not a member of any organisation and so may not see data. */
+/** Whether the signed-in person has a role. Someone who is not a member of any organisation may not see any data. */
 export function hasRole(): boolean {
   const person = me.value;
   return !!person && (person.operator || person.organisations.length > 0);

@@ -1,4 +1,4 @@
-/** Traffic of the last hour from the control plane, for the whole fleet or a part of it. */
+/** Reads the traffic of the last hour from the control plane, for the whole fleet or a part of it. */
 import { signal } from '@preact/signals';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { type ReadResult, useRead } from './read.ts';
@@ -11,10 +11,10 @@ export type TrafficQuery = OperationInput<'traffic.get'>;
 const everyMs = 10_000;
 const hourSeconds = 3600;
 
-/** Step under the pointer, shared by all plots of the page. undefined for the last step. */
+/** Step under the pointer, which all plots of the page share. If undefined, the plots show the last step. */
 export const pointed = signal<number | undefined>(undefined);
 
-/** Live traffic. Reads nothing while the page shows a past state. */
+/** Reads live traffic. Reads nothing while the page shows a past state. */
 export function useTraffic(of: TrafficQuery): ReadResult<Traffic> {
   return useRead(moment() === undefined ? 'traffic.get' : undefined, of, { everyMs });
 }
@@ -23,13 +23,13 @@ export interface Hour {
   readonly stepMs: number;
   /** End of the last step, in ms since 1970. */
   readonly untilMs: number;
-  /** Traffic by step; undefined if there was none. */
+  /** Traffic in each step, or undefined for a step without traffic. */
   readonly steps: readonly (TrafficStep | undefined)[];
-  /** First step from which the data are complete. */
+  /** Index of the first step from which the data are complete. */
   readonly firstKnown: number;
 }
 
-/** All steps of the hour, with or without traffic. */
+/** Returns all steps of the hour, with or without traffic. */
 export function toHour({ stepSeconds, until, since, steps }: Traffic): Hour {
   const stepMs = stepSeconds * 1000;
   const untilMs = Date.parse(until);
@@ -43,11 +43,11 @@ export function toHour({ stepSeconds, until, since, steps }: Traffic): Hour {
 
 export interface PlotLine {
   readonly name: string;
-  /** undefined if there is no value. */
+  /** Value at each step, or undefined if there is none. */
   readonly values: readonly (number | undefined)[];
 }
 
-/** Line of a rate. The rate is zero in steps without traffic and unknown in steps with incomplete data. */
+/** Returns the line of a rate. The rate is zero in steps without traffic, and unknown in steps with incomplete data. */
 export function rateLine(name: string, hour: Hour, of: (step: TrafficStep) => number | undefined): PlotLine {
   const values = hour.steps.map((step, at) => {
     if (at < hour.firstKnown) return undefined;
@@ -67,7 +67,7 @@ export function timeLines({ steps }: Hour, of: Times): readonly PlotLine[] {
 
 const typesMax = 4;
 
-/** Lines of the most frequent refusal types, and one line for all other types. */
+/** Returns one line for each of the most frequent refusal types, and one for all other types together. */
 export function refusalLines(hour: Hour): readonly PlotLine[] {
   const sums = new Map<string, number>();
   for (const step of hour.steps)

@@ -1,12 +1,12 @@
-/** The moment that the pages show: now, or a past position or time from the URL. */
+/** Moment whose state the pages show. It is either now, or a past position or time that the URL contains. */
 import { location, setQuery } from './router.ts';
 
-/** undefined means now. */
+/** Returns the past moment in the URL, or undefined if the pages show the present. */
 export function moment(): string | undefined {
   return location.value.query.get('at') ?? undefined;
 }
 
-/** Whether the page at this path can show any moment. */
+/** Whether the page at this path can show a past moment. */
 export function hasPast(path: string): boolean {
   return /^\/(?:(?:fleet|nodes|stacks|orgs|models|tiers|keys|explain)(?:\/|$)|$)/.test(path);
 }
@@ -15,11 +15,11 @@ export function travelTo(at: string | undefined): void {
   setQuery({ at: at ?? '' });
 }
 
-/** Paths of reads that the control plane answers for any moment. */
+/** Paths of reads for which the control plane accepts any moment. */
 const readsWithPast =
   /^\/(?:organisations|members|tiers|anonymous|models|keys|stacks|pool|nodes|fleet|status)(?:[/?]|$)/;
 
-/** Path of a read at the moment that the pages show. */
+/** Adds the moment that the pages show to the path of a read. */
 export function atMoment(path: string): string {
   const at = moment();
   if (at === undefined || !readsWithPast.test(path)) return path;

@@ -4,14 +4,14 @@ import { ApiFailure, fetchAnswer, readPath } from './api.ts';
 import type { DayUsage } from './csv.ts';
 
 export interface HourUsage {
-  /** Milliseconds since 1970. */
+  /** Start of the hour, in ms since 1970. */
   readonly startMs: number;
   readonly model: string;
   tokens: number;
 }
 
 export interface UsageRows {
-  /** Days in UTC, in order. */
+  /** Usage by UTC day, in chronological order. */
   readonly days: readonly DayUsage[];
   readonly hours: readonly HourUsage[];
 }
@@ -23,10 +23,10 @@ interface Sums {
 
 const hourMs = 3_600_000;
 
-/** Maximum number of rows read. For larger ranges, use the command line. */
+/** Maximum number of rows to read. The command line can read larger ranges. */
 const rowsMax = 500_000;
 
-/** Reads a range of days as a stream and keeps only sums. Rejects with ApiFailure. */
+/** Reads the rows of a range of days as a stream and keeps only their sums. Rejects with ApiFailure. */
 export async function readUsage(organisation: string, from: string, signal: AbortSignal): Promise<UsageRows> {
   const answer = await fetchAnswer('GET', readPath('usage.export', { organisation, from }), { signal });
   if (!answer.ok || !answer.body)

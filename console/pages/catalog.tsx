@@ -1,4 +1,4 @@
-/** Pages of a model and of tiers. Only operators see them. */
+/** Pages about one model and about tiers. Only operators see them. */
 import type { LiveNodeResource, Tier } from '../../schemas/admin/admin.ts';
 import { count, day, plural, shellWord } from '../lib/format.ts';
 import { useKnown } from '../lib/organisations.ts';

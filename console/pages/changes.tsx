@@ -1,4 +1,4 @@
-/** Changes that are released in waves: the open change with its figures, and closed changes. */
+/** Page about changes that are released in waves. It shows the open change with its figures, and changes that have ended. */
 import { useState } from 'preact/hooks';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';

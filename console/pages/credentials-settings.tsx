@@ -1,4 +1,4 @@
-/** API surface of a stack, and settings to paste into client programs. */
+/** Shows a stack's API surface, and settings to paste into client programs. */
 import { useState } from 'preact/hooks';
 import type { Stack } from '../../schemas/admin/admin.ts';
 import { callShown, withQuery } from '../lib/api.ts';
@@ -37,7 +37,7 @@ export function CredentialsSettings({ stack, url }: CredentialsProps) {
   );
 }
 
-/** Example command that calls the stack, for the stack's page. */
+/** Shows an example command that calls the stack. */
 export function CallSnippet({ stack, url }: CredentialsProps) {
   const [[name = '', text = ''] = []] = settings(stack, url);
   return <Snippet name={name} text={text} />;
@@ -111,7 +111,7 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
   );
 }
 
-/** Keys that would be refused after switching the surface, judged by the last hour's traffic. */
+/** Lists the keys that would be refused after switching the surface, based on the traffic of the last hour. */
 function Callers({ stack: { id, organisation, surface } }: { readonly stack: Stack }) {
   const { data } = useRead('organisation.activity', { id: organisation });
   if (!data) return null;

@@ -1,4 +1,4 @@
-/** Findings of `headgate doctor`: failures first, each with its next step. */
+/** Page with the findings of `headgate doctor`. Failures come first, and each finding states the next step. */
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { plural, sentence } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -54,7 +54,7 @@ function Findings({ checks }: { readonly checks: readonly Check[] }) {
   );
 }
 
-/** Further findings that this one represents. */
+/** Lists further findings that are represented by the one shown. */
 function Others({ check: { findings = 1, examples = [], group } }: { readonly check: Check }) {
   if (findings === 1) return null;
   const unnamed = findings - 1 - examples.length;
@@ -88,11 +88,11 @@ function Finding({ check: { level, object, text, next, group, code } }: { readon
   );
 }
 
-/** Groups of checks whose objects have pages. */
+/** Kinds of the objects that have pages, by group of checks. */
 const kinds: Readonly<Record<string, 'node' | 'gateway'>> = { nodes: 'node', gateways: 'gateway' };
 
 interface SubjectProps {
-  /** `node-1`, `node-1/model`, or `stack:ID/model`. */
+  /** Object of a finding: `node-1`, `node-1/model`, or `stack:ID/model`. */
   readonly object: string | undefined;
   readonly group: string;
 }

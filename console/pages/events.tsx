@@ -1,4 +1,4 @@
-/** The event log for people: newest first, updated live, each event with its data. */
+/** Page that shows the event log. The newest event comes first, the list is live, and each event can show its data. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
@@ -14,17 +14,17 @@ import { EventSentence, RowName } from '../ui/name.tsx';
 import { PageHeader } from '../ui/page.tsx';
 import { Badge, Button, Copy, Empty, Failure, Loading } from '../ui/parts.tsx';
 
-/** Number of events read at once, and number kept on the page. */
+/** Number of events to read at once, which is also the number to keep on the page. */
 const eventsPerPage = 200;
 const keptMax = 500;
-/** Delay that draws several new events together. */
+/** Delay in ms after which new events are drawn together. */
 const gatherMs = 100;
-/** URL parameters by which the control plane filters the whole log. */
+/** URL parameters for filters that the control plane applies to the whole log. */
 const filters = ['type', 'organisation', 'key', 'stack', 'node', 'actor'] as const;
 
 type Filter = Readonly<Record<(typeof filters)[number], string>> & { readonly text: string };
 
-/** Filter and position in the URL. */
+/** Reads the filter and the position from the URL. */
 function useWanted() {
   const { query } = location.value;
   const [head, setHead] = useState(() => Math.max(position.value, me.value?.position ?? 0));
@@ -35,7 +35,7 @@ function useWanted() {
   return { filter, before, last: before ?? head, readUpTo };
 }
 
-/** Filters events that arrive live. The control plane has filtered all others. */
+/** Whether an event that arrives live matches the filter. The control plane has filtered all others. */
 function matches({ type, by, data }: ListedEvent, filter: Filter): boolean {
   if (filter.type !== '' && type !== filter.type) return false;
   if (filter.actor !== '' && by !== filter.actor) return false;
@@ -56,7 +56,7 @@ export function EventsPage() {
   const shown = useRef<{ readonly list: string; readonly events: readonly ListedEvent[] } | undefined>(
     undefined,
   );
-  // While the list is being read again, keep showing the last one.
+  // While the list is being read again, the last one stays visible.
   const earlier = data?.items ?? (shown.current?.list === list ? shown.current.events : []);
   const found = [...live, ...earlier];
   if (data) shown.current = { list, events: found };
@@ -88,7 +88,7 @@ export function EventsPage() {
   );
 }
 
-/** Events after a position, newest first. If there are too many to keep, reads the list up to the last one instead. */
+/** Returns the events after a position, newest first. If too many arrive, the list is read again up to the last one. */
 function useTail(
   isLive: boolean,
   after: number,
@@ -215,7 +215,7 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
   );
 }
 
-/** Caller and target of a request that an event suggests, as far as its data name them. */
+/** Returns the question about a request that an event suggests, as far as the event's data name its caller and target. */
 function explainQueryFromEvent(data: unknown): ExplainQuery {
   const fields = (typeof data === 'object' && data !== null ? data : {}) as Record<string, unknown>;
   const text = (name: string): string | undefined => {
@@ -225,7 +225,7 @@ function explainQueryFromEvent(data: unknown): ExplainQuery {
   return { org: text('organisation'), model: text('model'), host: text('stack') };
 }
 
-/** The event's data, and its commit's effect on the rows. */
+/** Shows the data of an event, and the rows that the event's commit changed. */
 function EventDetail({ event }: { readonly event: ListedEvent }) {
   const { type, v, at, command, data, position: seq } = event;
   const found = useRead('commit.get', { position: seq }).data;

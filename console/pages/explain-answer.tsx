@@ -1,4 +1,4 @@
-/** An explanation: the verdict, every step with the event behind it, and changes that would turn a refusal. */
+/** Shows an explanation: the verdict, every step with the event that caused it, and changes that would turn a refusal. */
 import type { Because, ExplainedStep } from '../../schemas/records/explanations.ts';
 import { withQuery } from '../lib/api.ts';
 import { type ExplainQuery, type Explanation, explainLink } from '../lib/explain.ts';
@@ -120,7 +120,7 @@ function EventLine({ event: { type, position, by, at, why } }: { readonly event:
   );
 }
 
-/** The earlier answer, changes that would turn a refusal, and whether this build decides alike. */
+/** Shows the earlier answer, commands that would help, and whether this build decides in the same way. */
 function Around({ explanation, asked }: { readonly explanation: Explanation; readonly asked: ExplainQuery }) {
   const { before, would, same } = explanation;
   if (before === undefined && would.length === 0 && same === undefined) return null;
@@ -182,7 +182,7 @@ function Difference({
   );
 }
 
-/** The gateway's record of an actual request. It contains no prompt, address or header. */
+/** Shows the gateway's record of an actual request. The record contains no prompt, address or header. */
 function Recorded({ request }: { readonly request: string }) {
   const { data } = useRead('decision.get', { request }, { isFixed: true });
   if (!data) return null;

@@ -1,4 +1,4 @@
-/** Explains why a request is served or refused. The URL contains the question. */
+/** Page that explains why a request is served or refused. The URL contains the question. */
 import { momentForms } from '../../schemas/admin/moments.ts';
 import {
   type ExplainQuery,
@@ -18,7 +18,7 @@ import { LatestRefusals } from './latest-refusals.tsx';
 import { Refusals } from './refusals.tsx';
 
 export function ExplainPage() {
-  // Loads the organisations' names, which the explanation shows.
+  // Loads the names of organisations, because the explanation shows them.
   useOrganisations();
   const asked = parseExplainQuery(location.value.query);
   const isAsked = isComplete(asked);
@@ -47,7 +47,7 @@ export function ExplainPage() {
   );
 }
 
-/** Form that asks about a request by its id, or compares the answer with another moment. */
+/** Form that asks about a request by its id, or compares an answer with that of another moment. */
 function QuestionForm({ asked }: { readonly asked: ExplainQuery }) {
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();

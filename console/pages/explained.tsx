@@ -1,4 +1,4 @@
-/** Answer to a question. It is read again when the present state changes, if the question is about the present. */
+/** Reads the answer to a question. If the question is about the present, the answer is read again when the state changes. */
 import { useEffect, useState } from 'preact/hooks';
 import { type ApiFailure, call, toFailure } from '../lib/api.ts';
 import { type ExplainQuery, type Explanation, toQuestion } from '../lib/explain.ts';
@@ -7,7 +7,7 @@ import { Failure, Loading } from '../ui/parts.tsx';
 import { Answer } from './explain-answer.tsx';
 
 interface ExplainedState {
-  /** Question that this answer belongs to. */
+  /** Question that the answer belongs to. */
   readonly question?: string;
   readonly explanation?: Explanation;
   readonly failure?: ApiFailure;
@@ -16,7 +16,7 @@ interface ExplainedState {
 export function Explained({ asked }: { readonly asked: ExplainQuery }) {
   const [found, setFound] = useState<ExplainedState>({});
   const question = JSON.stringify(toQuestion(asked));
-  // The present changes with each commit. Recorded requests and past states never change.
+  // The present changes with each commit, but recorded requests and past states never change.
   const version = asked.at === undefined && asked.request === undefined ? changes.value : 0;
   useEffect(() => {
     const ended = new AbortController();

@@ -1,4 +1,4 @@
-/** Setup steps for an empty fleet, as commands that can be run one after the other without editing. */
+/** Shows the steps that set up an empty fleet, as commands that can be run one after the other without editing. */
 import type { Addresses } from '../lib/addresses.ts';
 import { shellWord } from '../lib/format.ts';
 import type { FleetReads } from '../lib/holes.ts';
@@ -6,13 +6,13 @@ import { pickChatModel } from '../lib/model-kinds.ts';
 import { usePath, useRead } from '../lib/read.ts';
 import { Empty, Id, State } from '../ui/parts.tsx';
 
-/** Placeholders used while no model or gateway is known. */
+/** Placeholder for a model in commands while no model is known. */
 const anyModel = 'MODEL';
 const anyGateway = 'http://127.0.0.1:8080/v1';
-/** A node may report any text. Do not suggest a model name that a command could mistake for an option. */
+/** Model names that are safe in commands. A node may report any text, which a command could mistake for an option. */
 const modelPattern = /^[A-Za-z0-9][A-Za-z0-9._:/-]*$/;
 
-/** A model for chat: an installed one or, if there is none, one that a node has loaded. */
+/** Picks a model for chat. Prefers an installed one; otherwise picks one that a node has loaded. */
 function pickModel({ nodes, pool, stacks }: FleetReads): string {
   const installed = [...pool.models, ...stacks.flatMap(({ models }) => models)];
   const loaded = nodes.flatMap((node) => node.loaded);
@@ -41,7 +41,7 @@ function setupCommands(state: FleetReads, gateway: string): readonly (readonly [
   ];
 }
 
-/** Shows the steps and ticks each as its events arrive. */
+/** Shows the setup steps, and ticks each one as its events arrive. */
 export function FirstRun({ state }: { readonly state: FleetReads }) {
   const { nodes, pool, stacks, organisations } = state;
   const keys = useRead(organisations.length > 0 ? 'key.list' : undefined, { limit: 1 }).data;

@@ -1,4 +1,4 @@
-/** Table of organisations with dedicated capacity, used if there are too many for the map. Details are on their own pages. */
+/** Table of the organisations with dedicated capacity. It replaces the map if there are too many of them. */
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import type { OwnCapacity } from '../lib/capacity.ts';
 import { count } from '../lib/format.ts';
@@ -7,7 +7,7 @@ import { Name } from '../ui/name.tsx';
 import { Card, State } from '../ui/parts.tsx';
 import { numberColumn, Table, type TableColumn } from '../ui/table.tsx';
 
-/** Shows organisations with missing models first. */
+/** Shows the table. Organisations whose stacks lack models come first. */
 export function CapacityTable({ rows }: { readonly rows: readonly OwnCapacity[] }) {
   const sorted = [...rows].sort((one, other) => other.missing - one.missing);
   return (

@@ -1,4 +1,4 @@
-/** Present activity of the fleet: requests, refusals, organisations near a limit, and the latest changes. */
+/** Shows the current activity of the fleet: requests, refusals, organisations near a limit, and the latest changes. */
 import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { count } from '../lib/format.ts';
 import { type FleetReads, serves } from '../lib/holes.ts';
@@ -39,7 +39,7 @@ export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
   );
 }
 
-/** Limit with the highest share of use. undefined if nothing is used. */
+/** Returns the limit of which the highest share is used, or undefined if none is used. */
 function nearest({ requests, concurrency, tokens }: LimitUse) {
   const limits = [
     { what: 'the requests per minute', used: requests.used, limit: requests.limit },

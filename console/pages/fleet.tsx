@@ -1,6 +1,6 @@
 /**
- * Home page of operators: a map with the pool and each organisation as columns or rows and each node as a tile. The room
- * `console/pages` contains one file per page. Pages must not compute permissions or decisions themselves.
+ * Home page of operators. It shows a map in which the pool and each organisation are columns or rows, and each node is a
+ * tile. The room `console/pages` contains one file per page. Pages must not compute permissions or decisions themselves.
  */
 
 import type { ComponentChildren } from 'preact';
@@ -26,7 +26,7 @@ import { Installs, LoadedModels, NodeState } from './node-state.tsx';
 import { TrafficCard } from './traffic.tsx';
 
 export function FleetPage() {
-  // Loads the organisations' names, which the activity section shows.
+  // Loads the names of organisations, because the activity section shows them.
   useOrganisations();
   const pool = useRead('pool.get');
   const stacks = useRead('stack.list', {}, { isWhole: true });
@@ -48,7 +48,7 @@ export function FleetPage() {
       : undefined;
   const last = useRef<FleetReads | undefined>(undefined);
   if (state) last.current = state;
-  // While another moment is being read, the last content keeps its place but is hidden.
+  // While another moment is being read, the old content keeps its place but is hidden.
   const shown = state ?? (failure ? undefined : last.current);
   return (
     <>
@@ -70,7 +70,7 @@ function summary({ nodes, organisationsInAll, stacks }: FleetReads): string {
   return `${serving}, ${plural(organisationsInAll, 'organisation')}, ${plural(stacks.length, 'stack')}.`;
 }
 
-/** Fleet page below its heading. Setup steps started here stay above the map, because the last step follows the map. */
+/** Fleet page below its heading. Setup steps that began here stay above the map, because the last step follows the map. */
 function FleetBody({ state }: { readonly state: FleetReads }) {
   const isEmpty = state.nodes.length === 0 || state.organisations.length === 0;
   const wasEmpty = useRef(false);
@@ -143,7 +143,7 @@ interface FleetMapProps {
   readonly missing: readonly UnservedInstall[];
 }
 
-/** A column for each organisation with dedicated capacity, or a table if there are too many columns to look through. */
+/** Shows a column for each organisation with dedicated capacity, or a table if there are too many columns to look through. */
 function FleetMap({ state, missing }: FleetMapProps) {
   const flows = useTraffic({}).data?.nodes ?? [];
   const { pool, stacks, nodes, organisations, organisationsInAll } = state;
@@ -200,7 +200,7 @@ interface ColumnProps {
   readonly title: string;
   readonly subtitle: ComponentChildren;
   readonly href?: string;
-  /** Whether the column takes the whole width, because it has many tiles. */
+  /** Whether the column takes the full width, because it has many tiles. */
   readonly isWide?: boolean;
   readonly children: ComponentChildren;
 }
@@ -222,7 +222,7 @@ interface GroupProps {
   readonly title?: string;
   readonly href?: string;
   readonly nodes: readonly LiveNodeResource[];
-  /** Present load of each node. */
+  /** Current load of each node. */
   readonly flows: Flows;
   readonly isOwn?: boolean;
 }
@@ -266,7 +266,7 @@ function Group({ title, href, nodes, flows, isOwn }: GroupProps) {
   );
 }
 
-/** Present load of a node, relative to the busiest node. Empty for an idle node. */
+/** Shows the current load of a node, relative to the busiest node. Shows nothing for an idle node. */
 function Flow({ node, flows }: { readonly node: string; readonly flows: Flows }) {
   const found = flows.find((one) => one.node === node);
   const most = Math.max(...flows.map(({ requestsPerSecond }) => requestsPerSecond));
@@ -284,12 +284,12 @@ function Flow({ node, flows }: { readonly node: string; readonly flows: Flows })
   );
 }
 
-/** Maximum number of tiles, columns and missing models. More would hide the important ones. */
+/** Maximum numbers of tiles, columns and missing models to show. More would hide the important ones. */
 const tilesMax = 24;
 const columnsMax = 24;
 const missingMax = 10;
 
-/** Nodes to show as tiles. If there are many, only nodes that do not serve. */
+/** Selects the nodes to show as tiles. If there are many, only nodes that do not serve are shown. */
 function selectTiles(nodes: readonly LiveNodeResource[]): readonly LiveNodeResource[] {
   if (nodes.length <= tilesMax) return nodes;
   return nodes.filter((node) => !serves(node)).slice(0, tilesMax);

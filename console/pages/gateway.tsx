@@ -1,4 +1,4 @@
-/** A gateway's page: its report, and which of the newest commits it enforces. */
+/** Page about one gateway. It shows the gateway's report, and which of the newest commits the gateway enforces. */
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { count, plural, seconds, shellWord } from '../lib/format.ts';
@@ -51,7 +51,7 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
   );
 }
 
-/** Newest commits and whether this gateway enforces them. It enforces everything that it reported as applied. */
+/** Lists the newest commits, and whether the gateway enforces them. It enforces all that it has reported as applied. */
 function NewestCommits({ gateway: { applied, halted, log } }: { readonly gateway: GatewayStatus }) {
   const isInForce = (position: number): boolean =>
     position <= applied && halted === undefined && log === undefined;

@@ -1,4 +1,4 @@
-/** Gateways with their states. This replica computes each state, so a silent gateway never shows the one it claimed. */
+/** Page that lists gateways with their states. The control plane computes each state; gateways never claim one themselves. */
 import { useState } from 'preact/hooks';
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { fencedSeconds, shownColumns } from '../../schemas/records/gateway-members.ts';
@@ -17,7 +17,7 @@ const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
   STALE: 'bad',
   DIVERGED: 'bad',
 };
-/** Reports arrive about every second. After this silence, the other facts about a gateway are out of date. */
+/** Silence in seconds after which the other facts about a gateway are out of date. Reports arrive about every second. */
 const silentSeconds = 10;
 
 export function GatewaysPage() {
@@ -104,7 +104,7 @@ function gatewayColumns(onForget: (name: string) => void): readonly TableColumn<
   ];
 }
 
-/** Columns of the members that gateways report, as the members' table defines them. */
+/** Columns for the members that gateways report, as the table of members defines them. */
 export const memberColumns: readonly TableColumn<GatewayStatus>[] = shownColumns.flatMap(
   ({ term: name, member, text, tone }) => {
     if (name === undefined) return [];
@@ -135,7 +135,7 @@ export function GatewayState({
   );
 }
 
-/** Thresholds of the freshness rule in seconds: proven, late and, from the last one on, fenced. */
+/** Ages of the freshness proof in seconds at which a gateway counts as proven, late and fenced. */
 const ladder = [15, 30, fencedSeconds] as const;
 
 export function Freshness({ gateway: { freshSeconds } }: { readonly gateway: GatewayStatus }) {

@@ -1,4 +1,4 @@
-/** Creates a key. Its value exists only in this dialog, until it is closed. */
+/** Dialog that creates a key. The key's value exists only in this dialog, until the dialog is closed. */
 import { useState } from 'preact/hooks';
 import type { OperationInput } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
@@ -34,7 +34,7 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   const create = async (fields: FormData): Promise<void> => {
     const organisation = String(fields.get('organisation') ?? organisations[0]?.id ?? '');
     const expires = String(fields.get('expires')) as OperationInput<'key.create'>['expires'];
-    // `Required` ensures that a new field is added to this form or explicitly set to undefined.
+    // `Required` ensures that a new field of the operation is added here or explicitly set to undefined.
     const body: Required<OperationInput<'key.create'>> = {
       organisation,
       name: String(fields.get('name')),
@@ -54,7 +54,7 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   );
 }
 
-/** Stays open until the user copies the value or confirms that it is stored, so that a second Enter does not lose it. */
+/** Shows the new key. Stays open until the user copies it or confirms that it is stored, so that a second Enter is safe. */
 function KeyValue({ value, onClose }: { readonly value: string; readonly onClose: () => void }) {
   const [isStored, setStored] = useState(false);
   return (

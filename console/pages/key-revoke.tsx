@@ -1,4 +1,4 @@
-/** Revokes a key, then shows which gateways already refuse it. */
+/** Dialog that revokes a key and then shows which gateways already refuse the key. */
 import { useEffect, useState } from 'preact/hooks';
 import type { ApiKey, Confirmations, OperationAnswer } from '../../schemas/admin/admin.ts';
 import { call } from '../lib/api.ts';
@@ -9,7 +9,7 @@ import { Button, State } from '../ui/parts.tsx';
 
 export interface RevokeProps {
   readonly subject: ApiKey;
-  /** undefined if the key was never used. */
+  /** Last use of the key, or undefined if the key was never used. */
   readonly use: OperationAnswer<'usage.keys'>['items'][number] | undefined;
   readonly onClose: () => void;
 }
@@ -44,7 +44,7 @@ interface ProgressProps {
   readonly onClose: () => void;
 }
 
-/** Pause between two requests. Each waits at the control plane for up to a second. */
+/** Pause between two requests, in ms. Each request waits at the control plane for up to a second. */
 const pauseMs = 100;
 
 function RevocationProgress({ name, position, onClose }: ProgressProps) {

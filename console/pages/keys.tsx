@@ -1,4 +1,4 @@
-/** API keys, the home page of members. A key's value is shown once, when it is created, and never again. */
+/** Page that lists API keys, which is the home page of members. A key's value is shown only once, when the key is created. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { ApiKey, OperationAnswer } from '../../schemas/admin/admin.ts';
@@ -72,7 +72,7 @@ function NoKeys({
   create,
   hasOrganisations,
 }: {
-  /** Absent if the viewer may not create keys. */
+  /** Button that creates a key. Absent if the viewer may not create keys. */
   readonly create: ComponentChildren;
   readonly hasOrganisations: boolean;
 }) {
@@ -91,7 +91,7 @@ function NoKeys({
   );
 }
 
-/** Number of active keys, if the page has all keys. Otherwise the number of keys found. */
+/** States the number of active keys if the page contains all keys, otherwise the number of keys found. */
 function howMany(items: readonly ApiKey[], { total, isFirst, next }: PageState): string {
   const { text, state } = pageQuery(newestFirst);
   if (text !== undefined || state !== undefined) return `${plural(total, 'key')} found`;
@@ -103,7 +103,7 @@ type KeyUse = OperationAnswer<'usage.keys'>['items'][number];
 
 function keyColumns(
   onRevoke: (key: ApiKey) => void,
-  /** undefined until it has been read, and in the past. */
+  /** Use of each key, or undefined until it has been read and while the page shows the past. */
   usedBy: ReadonlyMap<string, KeyUse> | undefined,
 ): readonly TableColumn<ApiKey>[] {
   const owner: TableColumn<ApiKey> = {

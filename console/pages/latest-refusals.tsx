@@ -1,4 +1,4 @@
-/** Latest refused requests, each with a link to its explanation. */
+/** Shows the latest refused requests, each with a link to its explanation. */
 import { explainLink } from '../lib/explain.ts';
 import { ago, nameSome } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
@@ -10,7 +10,7 @@ import { Card, State } from '../ui/parts.tsx';
 const shown = 8;
 const everyMs = 10_000;
 
-/** Refusals of one organisation or, for operators, of all callers. */
+/** Lists the refusals of one organisation or, for operators, of all callers. */
 export function LatestRefusals({ organisation }: { readonly organisation: string | undefined }) {
   const refused = { outcome: 'refused', organisation, limit: shown } as const;
   const { data } = useRead(moment() === undefined ? 'request.list' : undefined, refused, { everyMs });

@@ -1,4 +1,4 @@
-/** Present use of limits over all gateways. Organisations nearest to a limit come first. */
+/** Page about the current use of limits over all gateways. Organisations nearest to a limit come first. */
 import type { ComponentChildren } from 'preact';
 import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';
@@ -108,7 +108,7 @@ const columns: readonly TableColumn<LimitUse>[] = [
 
 function Visitors() {
   const read = useRead('limits.visitors', {}, { everyMs });
-  // A fleet may be set up without visitors, so this is not an error.
+  // A missing section for visitors is not an error, because a fleet may be set up without visitors.
   if (read.failure?.status === 404)
     return (
       <Empty title="Visitors are not served">

@@ -1,4 +1,4 @@
-/** Dialogs about members of an organisation: add a member, change a role, create a sign-in link. */
+/** Dialogs that add a member to an organisation, change a member's role, or create a sign-in link. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Member, OperationAnswer } from '../../schemas/admin/admin.ts';
@@ -110,7 +110,7 @@ export function LinkDialog({
 
 type Link = OperationAnswer<'member.invite'>;
 
-/** Invites people who sign in through the identity provider, whose ids are not known in advance. */
+/** Dialog that invites someone who signs in through the identity provider, because their id is not known in advance. */
 export function Invite({ organisation, onClose }: MemberDialogProps) {
   const [link, setLink] = useState<Link | undefined>();
   if (link)

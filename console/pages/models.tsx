@@ -1,6 +1,6 @@
 /**
- * Models page: for an organisation, the outcome of a request for each of its models on the shared host and on each stack; for
- * operators who have not chosen an organisation, the catalog.
+ * Page about models. For an organisation, it shows the outcome of a request for each model on the shared host and on each
+ * stack. For operators who have not chosen an organisation, it shows the catalog.
  */
 import { useState } from 'preact/hooks';
 import type { Model, OperationAnswer } from '../../schemas/admin/admin.ts';

@@ -1,4 +1,4 @@
-/** Components about nodes: the state in one word, the place, loaded and loading models, and the drain dialog. */
+/** Components that show a node's state in one word, its place and its models, and the dialog that drains a node. */
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { CommandDialog } from '../ui/effect.tsx';
 import { Name, Names } from '../ui/name.tsx';
@@ -14,7 +14,7 @@ export function NodeState({ node: { up, drained, reason } }: { readonly node: Li
   );
 }
 
-/** Models that the node's agent is loading or could not load. */
+/** Lists the models that the node's agent is loading or could not load. */
 export function Installs({ node: { installs = [] } }: { readonly node: LiveNodeResource }) {
   if (installs.length === 0) return null;
   return (
@@ -35,7 +35,7 @@ export function InstallState({
   about,
 }: {
   readonly install: Install;
-  /** Model, or the node that loads it. */
+  /** Name of the model, or of the node that loads it. */
   readonly about: string;
 }) {
   if (state === 'failed')
@@ -51,7 +51,7 @@ export function InstallState({
   );
 }
 
-/** Loaded models by their catalog ids. */
+/** Lists the loaded models by their catalog ids. */
 export function LoadedModels({ node: { loaded, models = {} } }: { readonly node: LiveNodeResource }) {
   const idOf = new Map(Object.entries(models).map(([id, name]) => [name, id]));
   return <Names kind="model" ids={loaded.map((name) => idOf.get(name) ?? name)} none="nothing loaded" />;

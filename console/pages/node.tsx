@@ -1,4 +1,4 @@
-/** A node's page: what it is, where it serves, what it has loaded, who reports on it, and its history. */
+/** Page about one node. It shows the node's place, what it has loaded, who reports on it, and its history. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { withQuery } from '../lib/api.ts';
@@ -29,7 +29,7 @@ export function NodePage({ id }: { readonly id: string }) {
           ) : null
         }
         of={node}
-        // The events of a removed node are still available.
+        // Even if the node was removed, its events are still available.
         otherwise={<NodeEvents id={id} />}
       >
         {(found) => (
@@ -71,7 +71,7 @@ function About({ node }: { readonly node: LiveNodeResource }) {
   );
 }
 
-/** Catalog ids of the models, with the engine's names if they differ. */
+/** Lists the catalog ids of the models, with the engine's names if they differ. */
 function Models({ node }: { readonly node: LiveNodeResource }) {
   const { loaded, models = {}, unlisted = [] } = node;
   const idOf = new Map(Object.entries(models).map(([id, name]) => [name, id]));
@@ -122,7 +122,7 @@ function Reports({ node }: { readonly node: LiveNodeResource }) {
 
 const shownSeconds = 60;
 
-/** Heartbeats that this page has observed, newest at the right. */
+/** Shows the heartbeats that this page has observed, with the newest on the right. */
 function Heartbeats({ beatSeconds }: { readonly beatSeconds: number | undefined }) {
   const seen = useRef<readonly number[]>([]);
   const [, redraw] = useState(0);
@@ -131,7 +131,7 @@ function Heartbeats({ beatSeconds }: { readonly beatSeconds: number | undefined 
     const now = Date.now() / 1000;
     const at = now - beatSeconds;
     const kept = seen.current.filter((one) => now - one < shownSeconds);
-    // Two reads may return the same heartbeat.
+    // A heartbeat is added only if it is new, because two reads may return the same one.
     if (at - (kept.at(-1) ?? 0) > 0.5) seen.current = [...kept, at];
     redraw((count) => count + 1);
   }, [beatSeconds]);

@@ -1,4 +1,4 @@
-/** Nodes: the inference servers, where they serve, and what they report. */
+/** Page that lists nodes (the inference servers), the places that they serve, and what they report. */
 import { useState } from 'preact/hooks';
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import { ago } from '../lib/format.ts';

@@ -1,4 +1,4 @@
-/** An organisation's page: tier, allowance, members with their roles, stacks and keys. */
+/** Page about one organisation. It shows the tier, the allowance, members with their roles, stacks and keys. */
 import { useState } from 'preact/hooks';
 import type { Member, Organisation } from '../../schemas/admin/admin.ts';
 import { call, withQuery } from '../lib/api.ts';
@@ -100,7 +100,8 @@ function About({ organisation }: { readonly organisation: Organisation }) {
             ),
           State: suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>,
           'Period start': day(usage?.period ?? anchor),
-          // Includes the pool, stacks and own nodes. The limits section shows the tokens that count against the allowance.
+          // This figure includes the pool, stacks and own nodes. The limits section shows only tokens that count against the
+          // allowance.
           'Usage this period': usage
             ? `${plural(usage.totalTokens, 'token')} in ${plural(usage.requests, 'request')}`
             : '…',

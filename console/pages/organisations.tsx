@@ -1,4 +1,4 @@
-/** Organisations: all for an operator, their own for a member. */
+/** Page that lists organisations. Operators see all of them, and members see their own. */
 import type { Organisation } from '../../schemas/admin/admin.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { isOperator, me } from '../lib/session.ts';
@@ -7,7 +7,7 @@ import { ListPage } from '../ui/page.tsx';
 import { Badge, NoOrganisations, State } from '../ui/parts.tsx';
 import type { TableColumn } from '../ui/table.tsx';
 
-/** Row with the role for members, or the organisation's other fields for operators. */
+/** Row of the table. Members see their role, and operators the organisation's other fields. */
 type Row = Pick<Organisation, 'id' | 'name'> & Partial<Organisation> & { readonly role?: string };
 
 export function OrganisationsPage() {

@@ -1,4 +1,4 @@
-/** Refusals of the last hour by type, each with the explanation of its newest request. */
+/** Shows the refusals of the last hour by type, each with a link to the explanation of its newest request. */
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
 import { explainLink } from '../lib/explain.ts';
 import { ago, nameSome, plural } from '../lib/format.ts';
@@ -10,7 +10,7 @@ import { Card, State } from '../ui/parts.tsx';
 
 type OfAll = OperationAnswer<'activity.get'>;
 
-/** Newest refusals of one organisation or, for operators, of all callers. undefined while being read, and in the past. */
+/** Refusals of one organisation or, for operators, of all callers. Undefined until they are read, and in the past. */
 export function useRefusals(organisation: string | undefined): OfAll | undefined {
   const isNow = moment() === undefined;
   const ofOne = useRead(

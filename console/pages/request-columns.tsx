@@ -1,4 +1,7 @@
-/** Columns of the request list. A click on a name filters the list by it. The decision and its reason are one click away. */
+/**
+ * Columns of the request list. A click on a name filters the list by that name. One click leads to the decision and its
+ * reason.
+ */
 import type { ComponentChildren } from 'preact';
 import type { RequestRow } from '../../schemas/admin/requests.ts';
 import { withQuery } from '../lib/api.ts';
@@ -9,7 +12,7 @@ import { Name } from '../ui/name.tsx';
 import { State } from '../ui/parts.tsx';
 import type { TableColumn } from '../ui/table.tsx';
 
-/** URL of the page with an additional filter. */
+/** Returns the URL of the page with additional filters. */
 function linkWithFilter(changes: Readonly<Record<string, string>>): string {
   const { path, query } = location.value;
   return withQuery(path, { ...Object.fromEntries(query), ...changes });
@@ -21,7 +24,7 @@ interface OnlyProps {
   readonly children?: ComponentChildren;
 }
 
-/** Value that filters the list when clicked. Shows a dash if there is no value. */
+/** Shows a value that filters the list when clicked. Shows a dash if there is no value. */
 function Only({ name, value, children }: OnlyProps) {
   if (value === undefined) return <span class="muted">–</span>;
   const shown = children ?? value;
@@ -32,7 +35,7 @@ function Only({ name, value, children }: OnlyProps) {
   );
 }
 
-/** Outcome in short words. The tooltip shows the full text. */
+/** Shows the outcome of a request in a few words. The tooltip contains the full text. */
 function Outcome({ row: { verdict, status, type, endedBy } }: { readonly row: RequestRow }) {
   const [tone, what] = (
     {

@@ -1,4 +1,4 @@
-/** Live list of ended requests, with the explanation of a selected request beside it. */
+/** Page with a live list of ended requests. The explanation of a selected request appears beside the list. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { RequestRow } from '../../schemas/admin/requests.ts';
@@ -27,7 +27,7 @@ import { Explained } from './explained.tsx';
 import { requestColumns } from './request-columns.tsx';
 
 export function RequestsPage() {
-  // Loads the organisations' names, which the rows show.
+  // Loads the names of organisations, because the rows show them.
   useOrganisations();
   const filter = filterInAddress();
   const [isPaused, setPaused] = useState(false);
@@ -185,7 +185,7 @@ const verdicts: Readonly<Record<RequestOutcome, string>> = {
   refused: 'refused',
   ended: 'ended early',
 };
-/** Filters that a click in a row sets. */
+/** Filters that are set by a click on a value in a row. */
 const chips = ['key', 'node', 'gateway', 'request'] as const;
 const ages = ['15m', '1h', '6h', '24h'];
 
@@ -300,7 +300,7 @@ function Select({ label, name, value = '', options, any }: SelectProps) {
   );
 }
 
-/** Explanation of the selected request. On narrow screens it appears above the list. */
+/** Shows the explanation of the selected request. On narrow screens, it appears above the list. */
 function Opened({ request }: { readonly request: string }) {
   const head = useRef<HTMLHeadingElement>(null);
   useEffect(() => head.current?.focus(), []);

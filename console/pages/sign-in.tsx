@@ -1,4 +1,4 @@
-/** Sign-in page: by link, operator token or identity provider, and in a demo as one of its members. */
+/** Sign-in page. It accepts a link, an operator token, the identity provider and, in a demo, a click on a member. */
 import { useEffect, useState } from 'preact/hooks';
 import { callPath } from '../lib/api.ts';
 import { go, location } from '../lib/router.ts';
@@ -7,13 +7,13 @@ import { Button, Failure } from '../ui/parts.tsx';
 
 interface Ways {
   readonly oidc: boolean;
-  /** Person who is already signed in. A null person is the operator. */
+  /** Session of someone who is already signed in. If `person` is null, it is the operator's session. */
   readonly session: { readonly person: string | null } | null;
   readonly demo: readonly { readonly organisation: string; readonly person: string; readonly role: string }[];
 }
 
 const invitationMark = 'invitation.';
-/** Error codes that the control plane returns after the identity provider's page. */
+/** Messages by error code. The control plane returns the code after the identity provider's page. */
 const failures: Readonly<Record<string, string>> = {
   busy: 'Too many people are signing in right now. Try again in a moment.',
   expired: 'This sign-in took too long, or was started in another browser. Try again.',
@@ -45,7 +45,7 @@ export function SignIn({ onSignedIn }: SignInProps) {
     document.title = 'Sign in · Headgate';
     const link = window.location.hash.slice(1);
     if (link !== '') {
-      // Remove the link from the URL, so that neither the browser history nor a reload uses it again.
+      // The link is removed from the URL, so that neither the browser history nor a reload uses it again.
       go(location.value.path, { replace: true });
       if (link.startsWith(invitationMark)) setInvitation(link.slice(invitationMark.length));
     }
@@ -53,7 +53,7 @@ export function SignIn({ onSignedIn }: SignInProps) {
     callPath<Ways>('GET', '/sign-in').then(
       (found) => {
         setWays(found);
-        // Anyone can send a sign-in link for their own account, so it must not replace a session without a click.
+        // The link must not replace a session without a click, because anyone can send a link for their own account.
         if (isTicket && found.session) setPending(link);
         else if (isTicket) signIn({ link });
       },

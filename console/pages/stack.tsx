@@ -1,4 +1,4 @@
-/** A stack's page: what it is and serves and, under `Credentials settings`, how programs reach it. */
+/** Page about one stack. It shows what the stack is and serves and, under `Credentials settings`, how programs reach it. */
 import type { ComponentChildren } from 'preact';
 import type { LiveNodeResource, OperationAnswer, Stack } from '../../schemas/admin/admin.ts';
 import { type Addresses, stackUrl } from '../lib/addresses.ts';
@@ -153,7 +153,7 @@ function NodeList({
   );
 }
 
-/** State of a model. Operators see it by the nodes, members by the outcome of a request. */
+/** Shows the state of a model. For operators it is derived from the nodes, for members from the outcome of a request. */
 function ModelState({
   stack,
   model,
@@ -191,7 +191,7 @@ function ModelState({
   return <State tone="good">served by {plural(serving.length, 'node')}</State>;
 }
 
-/** Nodes that are loading the model or could not load it. */
+/** Lists the nodes that are loading the model or could not load it. */
 function ModelInstalls({
   model,
   nodes,

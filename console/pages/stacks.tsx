@@ -1,4 +1,4 @@
-/** Stacks: dedicated capacity of organisations, each with its own host. */
+/** Page that lists stacks. A stack is dedicated capacity of an organisation and has its own host. */
 import type { Stack } from '../../schemas/admin/admin.ts';
 import { plural } from '../lib/format.ts';
 import { organisationOption, pageOptions, usePage } from '../lib/pages.ts';

@@ -1,4 +1,4 @@
-/** Traffic of the last hour in small plots, for the fleet or for one organisation, stack, gateway or node. */
+/** Shows the traffic of the last hour in small plots, for the fleet or for one organisation, stack, gateway or node. */
 import { clock, count, nameSome, tenths } from '../lib/format.ts';
 import {
   type Hour,
@@ -23,7 +23,7 @@ const milliseconds = (value: number): string =>
       ? `${count(Math.round(value))} ms`
       : `${tenths(value / 1000)} s`;
 
-/** Card with the traffic. Empty in the past, because the control plane keeps only an hour. */
+/** Card that shows the traffic. While the page shows the past, it is empty, because the control plane keeps only one hour. */
 export function TrafficCard({ of, more }: { readonly of: TrafficQuery; readonly more?: string }) {
   const { data, failure } = useTraffic(of);
   if (moment() !== undefined) return null;
@@ -64,7 +64,7 @@ interface Drawn {
   readonly text: (value: number) => string;
 }
 
-/** Plots to draw. A node has no refusals, and the time that gateways add is not the node's. */
+/** Selects the plots to draw. A node has no plot of refusals or of the time that gateways add, because it causes neither. */
 function selectPlots(hour: Hour, isOfNode: boolean): readonly Drawn[] {
   const rate = (name: string, of: (step: TrafficStep) => number | undefined): Drawn => ({
     name,

@@ -1,19 +1,19 @@
-/** Bar chart of tokens over time, by hour at the start of a period and by day later on. */
+/** Bar chart of tokens over time. Bars are hourly at the start of a period and daily later on. */
 import { clock, count, day, plural, shortDay } from '../lib/format.ts';
 import type { UsageRows } from '../lib/usage.ts';
 import { Name } from '../ui/name.tsx';
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
-/** Maximum number of hourly bars. With only one or two days, daily bars would say little. */
+/** Maximum number of hourly bars. Below it bars are hourly, because daily bars for only one or two days would say little. */
 const hoursMax = 72;
-/** Number of models with a colour of their own. All others share one. */
+/** Number of models with a colour of their own. All other models share one colour. */
 const modelsApart = 5;
 const other = 'other models';
 
 interface Bar {
   readonly name: string;
-  /** Tokens by model. */
+  /** Number of tokens by model. */
   readonly tokens: ReadonlyMap<string, number>;
 }
 
@@ -27,7 +27,7 @@ interface Steps {
 const sumOf = (tokens: ReadonlyMap<string, number>): number =>
   [...tokens.values()].reduce((sum, value) => sum + value, 0);
 
-/** A bar per step up to the last one with usage, including steps without usage. */
+/** Builds one bar per step up to the last step with usage. Steps without usage also get a bar. */
 function buildBars({ hours }: UsageRows, { stepMs, least, nameOf }: Steps): readonly Bar[] {
   const byStep = new Map<number, Map<string, number>>();
   for (const { startMs, model, tokens } of hours) {
@@ -46,7 +46,7 @@ function buildBars({ hours }: UsageRows, { stepMs, least, nameOf }: Steps): read
 const hourName = (ms: number): string => clock(new Date(ms).toISOString()).replace(/:\d\d$/, '');
 const dayName = (ms: number): string => shortDay(ms / 1000);
 
-/** Usage chart. Hours are in the browser's time zone and days in UTC, and the chart states which. */
+/** Shows the usage chart. Hours are in the browser's time zone and days in UTC, and the chart states which applies. */
 export function UsageChart({ rows }: { readonly rows: UsageRows }) {
   const starts = rows.hours.map(({ startMs }) => startMs);
   const isByHour = Math.max(...starts) - Math.min(...starts) < hoursMax * hourMs;
@@ -76,7 +76,7 @@ export function UsageChart({ rows }: { readonly rows: UsageRows }) {
   );
 }
 
-/** Models sorted by tokens, with the smallest combined. */
+/** Returns the number of tokens by model, largest first. The smallest models are combined into `other`. */
 function sumByModel({ hours }: UsageRows): ReadonlyMap<string, number> {
   const sums = new Map<string, number>();
   for (const { model, tokens } of hours) sums.set(model, (sums.get(model) ?? 0) + tokens);
@@ -88,7 +88,7 @@ function sumByModel({ hours }: UsageRows): ReadonlyMap<string, number> {
 
 interface BarsProps {
   readonly bars: readonly Bar[];
-  /** Models by colour. A last entry `other` stands for all others. */
+  /** Models in the order of their colours. A last entry `other` stands for all other models. */
   readonly models: readonly string[];
 }
 
@@ -109,7 +109,7 @@ function Bars({ bars, models }: BarsProps) {
             <title>
               {bar.name}: {plural(sumOf(bar.tokens), 'token')}
             </title>
-            {/* Background that makes bars without usage clickable and hoverable. */}
+            {/* This background makes bars without usage clickable and hoverable. */}
             <rect class="bar-ground" x={at * 10} width="10" height="100" />
             <Stack bar={bar} models={models} x={at * 10 + 1} most={most} />
           </g>

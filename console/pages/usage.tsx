@@ -1,4 +1,4 @@
-/** Usage of one organisation: totals of the period, tokens over time, and a CSV download. */
+/** Page about the usage of one organisation: totals of the period, tokens over time, and a CSV download. */
 import { useEffect, useState } from 'preact/hooks';
 import type { UsageTotals } from '../../schemas/admin/admin.ts';
 import { type ApiFailure, toFailure } from '../lib/api.ts';
@@ -84,7 +84,7 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
   );
 }
 
-/** Median and 95th percentile. */
+/** Formats the median and the 95th percentile of the times to the first token. */
 function firstToken(values: readonly number[]): string {
   const [middle, slow] = [quantile(values, 0.5), quantile(values, 0.95)];
   if (middle === undefined || slow === undefined) return 'not measured';
@@ -101,7 +101,7 @@ function ofAllowance({ countedTokens, allowance }: UsageTotals): string {
   return `${count(countedTokens ?? 0)}${allowance === null ? ', no limit' : ` of ${count(allowance)}`}`;
 }
 
-/** Forecast that assumes the period's average rate so far. */
+/** States when the allowance will be used up if usage continues at the period's average rate so far. */
 function forecast({ countedTokens, allowance, period }: UsageTotals): string {
   if (allowance === null) return 'no limit';
   const elapsedMs = Math.max(dayMs, Date.now() - Date.parse(period));

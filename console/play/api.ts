@@ -1,10 +1,10 @@
-/** Calls of the playground. An API key exists only in this tab's memory. */
+/** Calls that the playground makes to a gateway. An API key exists only in the memory of this tab. */
 import type { ErrorEnvelope } from '../../schemas/api/refusals.ts';
 
 export interface VisitorState {
   readonly turns: { readonly left: number; readonly limit: number };
   readonly models: readonly string[];
-  /** URL of the console, if known. */
+  /** URL of the console, if the gateway knows it. */
   readonly console?: string;
 }
 
@@ -18,7 +18,7 @@ export interface KeyState {
   }[];
 }
 
-/** Maximum number of attempts for a call that is refused temporarily, and longest wait before each. */
+/** Maximum number of attempts for a call that is refused temporarily. */
 const triesMax = 5;
 const waitSecondsMax = 5;
 
@@ -53,7 +53,7 @@ export async function call(
   throw new CallError(message, type, requestId, Number.isNaN(after) ? undefined : after);
 }
 
-/** State of this visitor. If the network has many new visitors, the gateway first demands a proof of work. */
+/** Reads the state of this visitor. If many new visitors share the network, the gateway first demands a proof of work. */
 export async function visitorState(): Promise<VisitorState> {
   const answer = await (await callUntilTaken({})).json();
   if (answer.work === undefined) return answer;
@@ -62,7 +62,7 @@ export async function visitorState(): Promise<VisitorState> {
   return (await callUntilTaken({ solution })).json();
 }
 
-/** Repeats a call while the gateway is busy. */
+/** Repeats a call for as long as the gateway is busy. */
 async function callUntilTaken(body: unknown, triesLeft = triesMax): Promise<Response> {
   try {
     return await call('/api/visitor', body);

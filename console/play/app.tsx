@@ -1,6 +1,6 @@
 /**
- * The playground page: a conversation, the remaining free turns, and access by API key. The room `console/play` is for
- * visitors without an account. It must never store messages or keys.
+ * Playground page. It shows a conversation and the remaining free turns, and accepts an API key. The room `console/play` is
+ * for visitors without an account. It must never store messages or keys.
  */
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
@@ -28,17 +28,17 @@ export function App(): JSX.Element {
     const content = draft.trim();
     if ([content, target.model].includes('') || talk.isBusy) return;
     setDraft('');
-    // Restore the message only if nothing was typed meanwhile.
+    // The message is restored only if the user has not typed another one meanwhile.
     if (!(await talk.ask(target, content, parameters))) setDraft((now) => (now === '' ? content : now));
   };
   const again = (): void => void talk.again(target, parameters);
-  /** Sends the message again. A refused message is back in the message field. */
+  /** Sends the message again. If it was refused, it is back in the message field. */
   const retry = (): void => {
     if (draft !== '') void submit();
     else if (talk.messages.length > 0) again();
     else void refresh();
   };
-  /** Changes the API key. A conversation with one key, or without, must not be sent with another. */
+  /** Changes the API key. A conversation held with one key, or without, must not be sent with another. */
   const changeOwner = (next: Owner | undefined): void => {
     if (next === undefined || owner !== undefined) talk.clear();
     setOwner(next);
@@ -96,7 +96,7 @@ export function App(): JSX.Element {
   );
 }
 
-/** The chosen model, or the first chat model. The name is empty if there is none. */
+/** Returns the chosen model, or the first chat model. The name is empty if there is no model. */
 function useTarget(models: readonly string[]) {
   const [chosen, setTarget] = useState<TurnTarget>();
   const first = pickChatModel(models) ?? models[0] ?? '';
@@ -142,7 +142,7 @@ function statusText(owner: Owner | undefined, visitor: VisitorState | undefined)
 
 interface BeginningProps {
   readonly model: string;
-  /** undefined until the visitor's models have been read. */
+  /** Action that retries, or undefined until the visitor's models have been read. */
   readonly onRetry: (() => void) | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** Message field. It stays at the end of the page, grows to a few lines and sends on Enter. */
+/** Message field. It stays at the end of the page, grows with its text to a few lines, and sends the message on Enter. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 
@@ -11,7 +11,7 @@ export interface ComposerProps {
   readonly onDraft: (text: string) => void;
   readonly onSend: () => void;
   readonly onStop: () => void;
-  /** Model chooser. */
+  /** Chooser for the model. */
   readonly children: ComponentChildren;
 }
 
@@ -31,7 +31,7 @@ export function Composer(props: ComposerProps): JSX.Element {
   }, [draft]);
   useEffect(() => field.current?.focus(), []);
   const onKeyDown = (event: KeyboardEvent): void => {
-    // During text composition (IME), Enter completes the word.
+    // During text composition with an input method (IME), Enter only completes the word.
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     onSend();

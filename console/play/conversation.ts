@@ -1,4 +1,4 @@
-/** A turn of a conversation: the messages sent, and the answer as it arrives. */
+/** Sends one turn of a conversation and collects the answer as it arrives. */
 import { call } from './api.ts';
 
 export interface Message {
@@ -14,14 +14,14 @@ export interface Parameters {
 
 export interface TurnTarget {
   readonly model: string;
-  /** undefined for the shared host. */
+  /** Stack that receives the turn, or undefined for the shared host. */
   readonly stack?: { readonly id: string; readonly surface: 'openai' | 'anthropic' } | undefined;
 }
 
 const messagesMax = 19;
 const bytesMax = 14 * 1024;
 
-/** Latest messages that fit into one request. */
+/** Returns the latest messages that fit into one request. */
 function latest(messages: readonly Message[]): Message[] {
   const kept = messages
     .filter(({ content }) => content !== '')
@@ -54,7 +54,7 @@ export interface Progress {
   readonly requestId: string | undefined;
   readonly firstTokenMs: number | undefined;
   readonly tokensPerSecond: number | undefined;
-  /** Whether the answer is complete. */
+  /** Whether the answer has arrived completely. */
   readonly isWhole: boolean;
 }
 
@@ -82,7 +82,7 @@ export async function send(
   progress();
 }
 
-/** Collects the events of a stream in either API style. */
+/** Collects an answer from the events of a stream in either API style. */
 class Answer {
   readonly #startMs: number;
   #rest = '';
@@ -98,7 +98,7 @@ class Answer {
 
   progress(): Omit<Progress, 'requestId'> {
     const first = this.#firstMs;
-    // If the answer arrived in one piece, the rate covers the whole time since the request.
+    // If the answer arrived in one piece, the rate is computed over the whole time since the request.
     const sinceMs = first === this.#lastMs ? this.#startMs : (first ?? 0);
     const seconds = first === undefined ? 0 : (this.#lastMs - sinceMs) / 1000;
     const rate = this.#tokens !== undefined && seconds > 0 ? this.#tokens / seconds : undefined;
@@ -110,7 +110,7 @@ class Answer {
     };
   }
 
-  /** Returns whether there is something new to show. */
+  /** Adds a piece of the stream. Returns whether there is something new to show. */
   add(piece: string): boolean {
     this.#rest += piece;
     const events = this.#rest.split(/\r?\n\r?\n/);

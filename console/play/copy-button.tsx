@@ -1,4 +1,4 @@
-/** Copies a text and confirms it. */
+/** Button that copies a text and confirms that it did. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { copyText } from '../lib/clipboard.ts';
@@ -7,7 +7,7 @@ const shownMs = 1600;
 
 export interface CopyButtonProps {
   readonly text: string;
-  /** Description of the text for screen readers. */
+  /** Description of the copied text, for screen readers. */
   readonly what: string;
 }
 

@@ -1,4 +1,4 @@
-/** Draws an answer's Markdown as page elements, never as HTML, so that it cannot run or load anything. */
+/** Draws the Markdown of an answer as page elements, never as HTML, so that an answer cannot run or load anything. */
 import type { Token } from 'markdown-it';
 import { type ComponentChildren, h, type JSX } from 'preact';
 import { CopyButton } from './copy-button.tsx';
@@ -8,7 +8,7 @@ export function Markdown({ text }: { readonly text: string }): JSX.Element {
   return <>{draw(parseMarkdown(text))}</>;
 }
 
-/** Element whose children have not all been read yet. */
+/** Element that was opened and whose children have not all been read yet. */
 interface Open {
   readonly token: Token | undefined;
   readonly children: ComponentChildren[];
@@ -42,10 +42,10 @@ function drawLeaf(token: Token): ComponentChildren {
 
 function drawElement(token: Token, children: ComponentChildren): JSX.Element {
   const { type, tag, hidden } = token;
-  // Lists without blank lines contain paragraphs that should not be drawn.
+  // A list without blank lines contains paragraphs that must not be drawn as such.
   if (hidden) return <>{children}</>;
   if (type === 'link_open') return <Link address={linkAddress(token)}>{children}</Link>;
-  // All headings of an answer are below the answer's own heading.
+  // All headings have the same level, because they belong below the answer's own heading.
   if (type === 'heading_open') return <h3>{children}</h3>;
   if (type === 'th_open') return <th scope="col">{children}</th>;
   if (type === 'ordered_list_open') return <ol start={Number(token.attrGet('start') ?? 1)}>{children}</ol>;

@@ -1,4 +1,4 @@
-/** The conversation so far. It follows a growing answer to its end unless the reader has scrolled up. */
+/** Shows the conversation so far. While an answer grows, the view follows its end unless the reader has scrolled up. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Progress } from './conversation.ts';
@@ -6,10 +6,10 @@ import { CopyButton } from './copy-button.tsx';
 import { ExplainLink } from './refusal.tsx';
 import type { ShownMessage } from './use-conversation.ts';
 
-/** Distance from the end, in pixels, within which the view follows the answer. */
+/** Distance from the end in pixels, up to which the view follows the answer. */
 const nearPixels = 60;
 
-/** A scrolling region must be reachable by keyboard. */
+/** Attributes of the scrolling region, which must be reachable by keyboard. */
 const scrolled = { tabIndex: 0, role: 'log', 'aria-label': 'Conversation' } as const;
 
 export interface MessagesProps {
@@ -18,7 +18,7 @@ export interface MessagesProps {
   readonly console: string | undefined;
   /** Requests another answer to the last message. */
   readonly onAgain: () => void;
-  /** Content below the messages or in their place. */
+  /** Content to show below the messages, or instead of them if there are none. */
   readonly children: ComponentChildren;
 }
 
@@ -30,7 +30,7 @@ export function Messages({ messages, isBusy, console, onAgain, children }: Messa
     const element = box.current;
     if (element && isAtEnd.current) element.scrollTop = element.scrollHeight;
   });
-  // Always scroll to the user's own new message.
+  // The view always scrolls to a new message that the user has sent.
   useLayoutEffect(() => {
     isAtEnd.current = true;
   }, [messages.length]);
@@ -64,11 +64,11 @@ interface TurnProps {
   readonly message: ShownMessage;
   readonly console: string | undefined;
   readonly isGrowing: boolean;
-  /** Absent unless this is the last answer. */
+  /** Requests another answer. Undefined unless this is the last answer. */
   readonly onAgain: (() => void) | undefined;
 }
 
-/** Redrawn only if its content has changed. */
+/** Shows one message. It is drawn again only if its content has changed. */
 function Turn({ message, console, isGrowing, onAgain }: TurnProps): JSX.Element {
   const { role, content, progress } = message;
   const again = useRef(onAgain);
@@ -102,7 +102,7 @@ function Turn({ message, console, isGrowing, onAgain }: TurnProps): JSX.Element 
   }, [message, console, isGrowing, hasAgain]);
 }
 
-/** The parser is larger than the page, so it is loaded separately. Until then, answers are shown as plain text. */
+/** The parser is larger than the page, so it is loaded separately. Answers are plain text until it has arrived. */
 const loading = import('./markdown.tsx').catch(() => undefined);
 
 function AnswerText({ text }: { readonly text: string }): JSX.Element {

@@ -1,11 +1,11 @@
-/** Explains a failed turn to a person: a short title, the service's message and the next step. */
+/** Explains a failed turn to the user, with a short title, the service's message and the next step. */
 import type { JSX } from 'preact';
 import type { RefusalType } from '../../schemas/api/refusals.ts';
 import type { TurnFault } from './use-conversation.ts';
 
 type Way = 'sign-in' | 'again' | 'new';
 
-/** Title and remedy by refusal type. Signing in helps only visitors. */
+/** Title and remedy for each refusal type. Signing in helps only visitors. */
 const kinds: Readonly<Record<RefusalType, readonly [title: string, way?: Way]>> = {
   Unauthorized: ['This key is not accepted'],
   UnsupportedShapeError: ['The playground cannot send this'],
@@ -26,7 +26,7 @@ const isKnown = (type: string): type is RefusalType => Object.hasOwn(kinds, type
 
 export interface RefusalProps {
   readonly fault: TurnFault;
-  /** URL of the console, if known. */
+  /** URL of the console, if it is known. */
   readonly console: string | undefined;
   readonly isVisitor: boolean;
   readonly onAgain: () => void;

@@ -1,4 +1,4 @@
-/** Settings of a visitor: the model, parameters and an API key, and the request as code. */
+/** Dialog in which a visitor chooses the model, parameters and an API key, and sees the request as code. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { KeyState } from './api.ts';
@@ -8,7 +8,7 @@ import { type Language, languages, renderCode } from './view-as.ts';
 
 type Stacks = KeyState['stacks'];
 
-/** Value of an option. Model ids cannot contain spaces. */
+/** Returns the value of an option in the model field. A space can separate its parts, because ids do not contain any. */
 function optionValue({ model, stack }: TurnTarget): string {
   return stack === undefined ? model : `${stack.id} ${model}`;
 }
@@ -60,7 +60,7 @@ export interface SettingsProps {
   readonly children: ComponentChildren;
 }
 
-/** A native dialog. The browser traps the focus, closes the dialog on Escape and restores the focus. */
+/** Native dialog. The browser traps the focus, closes the dialog on Escape and restores the focus. */
 export function Settings({ onClose, children }: SettingsProps): JSX.Element {
   const element = useRef<HTMLDialogElement>(null);
   useEffect(() => element.current?.showModal(), []);

@@ -1,4 +1,4 @@
-/** State of the conversation, and of the visitor whose turns it uses. */
+/** Keeps the state of the conversation, and of the visitor whose turns it uses. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CallError, type VisitorState, visitorState } from './api.ts';
 import {
@@ -16,10 +16,10 @@ export interface ShownMessage extends Message {
 
 export interface TurnFault {
   readonly message: string;
-  /** Type of the refusal. Empty if no answer arrived or if it ended early. */
+  /** Type of the refusal. It is empty if no answer arrived or if the answer ended early. */
   readonly type: string;
   readonly requestId?: string | undefined;
-  /** Whether the answer ended early or was stopped, so there is nothing to send again. */
+  /** Whether the answer ended early or was stopped. There is then nothing to send again. */
   readonly isEarly?: boolean;
 }
 
@@ -28,7 +28,7 @@ function toFault(error: unknown): TurnFault {
   return { message: 'The service cannot be reached. Check your connection and try again.', type: '' };
 }
 
-/** Fault to show after a turn. `problem` is undefined if the user stopped the turn. */
+/** Returns the fault to show after a turn. `problem` is undefined if the user stopped the turn. */
 function faultAfter(
   isWhole: boolean,
   problem: TurnFault | undefined,
@@ -42,7 +42,7 @@ function faultAfter(
 function useVisitor(report: (fault: TurnFault | undefined) => void) {
   const [visitor, setVisitor] = useState<VisitorState>();
   const [isClosed, setClosed] = useState(false);
-  /** Reads the visitor's state. `counted` subtracts a completed answer at once; the gateway counts it a moment later. */
+  /** Reads the visitor's state. With `counted`, subtracts a completed turn at once, because the gateway does so later. */
   const refresh = async (counted = false): Promise<void> => {
     try {
       const state = await visitorState();
@@ -52,12 +52,13 @@ function useVisitor(report: (fault: TurnFault | undefined) => void) {
         return {
           ...state,
           turns: { ...state.turns, left: Math.min(state.turns.left, most) },
-          // If no node answers any more, keep the models, so that the choice stays and the next message reports the fault.
+          // If no node answers any more, the models are kept, so that the choice stays and the next message reports the
+          // fault.
           models: state.models.length === 0 && before ? before.models : state.models,
         };
       });
     } catch (error) {
-      // Every playground has this call unless it does not serve visitors.
+      // A playground lacks this endpoint only if it does not serve visitors.
       if (error instanceof CallError && error.type === 'NotFoundError') setClosed(true);
       else report(toFault(error));
     }
@@ -68,7 +69,7 @@ function useVisitor(report: (fault: TurnFault | undefined) => void) {
   return { visitor, isClosed, refresh };
 }
 
-/** Shows progress at most once per frame, because an answer has many more parts than a screen has frames. */
+/** Shows progress at most once per frame, because an answer arrives in many more parts than a screen has frames. */
 function oncePerFrame(show: (progress: Progress) => void) {
   let latest: Progress | undefined;
   let frame: number | undefined;
@@ -81,7 +82,7 @@ function oncePerFrame(show: (progress: Progress) => void) {
       latest = progress;
       frame ??= requestAnimationFrame(draw);
     },
-    /** Shows the latest progress, even in a hidden tab, which has no frames. */
+    /** Shows the latest progress at once, because a hidden tab has no frames. */
     end(): Partial<Progress> | undefined {
       if (frame !== undefined) cancelAnimationFrame(frame);
       draw();
@@ -95,11 +96,11 @@ export function useConversation(key: string | undefined) {
   const [fault, setFault] = useState<TurnFault>();
   const [isBusy, setBusy] = useState(false);
   const running = useRef<AbortController>(undefined);
-  /** Number of the conversation. Late results of an earlier conversation are ignored. */
+  /** Number of the current conversation. With it, late results of an earlier conversation are ignored. */
   const number = useRef(0);
   const { visitor, isClosed, refresh } = useVisitor(setFault);
 
-  /** Runs a turn. Returns false if there was no answer: earlier messages return and the message can be repeated. */
+  /** Runs a turn. Returns false if there was no answer. The earlier messages are then restored for another attempt. */
   const turn = async (
     target: TurnTarget,
     asked: readonly ShownMessage[],
@@ -144,7 +145,7 @@ export function useConversation(key: string | undefined) {
   const again = (target: TurnTarget, parameters: Parameters): Promise<boolean> =>
     turn(target, messages.slice(0, messages.findLastIndex(({ role }) => role === 'user') + 1), parameters);
 
-  /** Clears the conversation. Answers obtained with one key must not be sent with another key or as a visitor. */
+  /** Clears the conversation, because answers that one key obtained must not be sent with another key or as a visitor. */
   const clear = (): void => {
     number.current++;
     running.current?.abort();
@@ -157,7 +158,7 @@ export function useConversation(key: string | undefined) {
   return { visitor, isClosed, refresh, messages, fault, isBusy, ask, again, clear, stop };
 }
 
-/** Runs an attempt and returns its fault. A missing or outdated cookie is replaced once. */
+/** Runs an attempt and returns its fault. If the visitor's cookie is missing or outdated, gets a new one and retries once. */
 async function runAttempt(attempt: () => Promise<void>, isVisitor: boolean): Promise<TurnFault | undefined> {
   try {
     await attempt();

@@ -1,4 +1,4 @@
-/** Shows the present request as code for the API. */
+/** Shows the request that would be sent as code for the API. */
 import type { TurnTarget } from './conversation.ts';
 
 export const languages = ['curl', 'Python', 'TypeScript'] as const;
@@ -20,7 +20,7 @@ export function renderCode(language: Language, { stack }: TurnTarget, body: Reco
   return `import json, os\nfrom ${name.toLowerCase()} import ${name}\n\nclient = ${name}(base_url="${root}", api_key=os.environ["API_KEY"])\nbody = json.loads(${pythonText(json)})\nfor event in client.${method}.create(**body):\n    print(event)`;
 }
 
-/** A JSON string is also a valid Python literal. */
+/** Formats JSON as a Python literal. Any JSON string is also a valid string in Python. */
 function pythonText(json: string): string {
   return JSON.stringify(json);
 }

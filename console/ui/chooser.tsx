@@ -1,4 +1,4 @@
-/** A search field that chooses one of many organisations by name or id. It follows the ARIA combobox pattern. */
+/** Search field in which the user chooses one of many organisations by name or id. It follows the ARIA combobox pattern. */
 import { useId, useState } from 'preact/hooks';
 import { count } from '../lib/format.ts';
 import { type Offer, type OfferQuery, type Offers, offeredMax, useOffers } from '../lib/offers.ts';
@@ -7,11 +7,11 @@ import { organisationName } from '../lib/organisations.ts';
 export interface ChooserProps extends Omit<OfferQuery, 'text'> {
   readonly label: string;
   readonly class?: string;
-  /** Name of the form field. */
+  /** Name of the field in its form. */
   readonly name?: string;
   readonly chosen?: string | undefined;
   readonly required?: boolean;
-  /** Label of the option to choose nothing. Without it, something must be chosen. */
+  /** Label of the option that chooses nothing. If it is undefined, the user must choose something. */
   readonly none?: string | undefined;
   readonly onChoose?: (id: string) => void;
 }
@@ -52,11 +52,11 @@ export function Chooser(props: ChooserProps) {
   );
 }
 
-/** State of a chooser: the chosen value, the typed text, and the option that Enter would take. */
+/** Keeps the state of a chooser: the chosen value, the typed text, and the option that Enter selects. */
 function useChooser(props: ChooserProps) {
   const { none, onChoose } = props;
   const [value, setValue] = useState(props.chosen ?? '');
-  /** undefined while there is no search. */
+  /** Typed text, or undefined while the user is not searching. */
   const [typed, setTyped] = useState<string | undefined>();
   const [isOpen, setOpen] = useState(false);
   const [marked, setMarked] = useState(-1);
@@ -79,7 +79,7 @@ function useChooser(props: ChooserProps) {
     setTyped(now);
     setMarked(-1);
   };
-  /** A completely typed name counts as chosen without being marked. */
+  /** A name that was typed in full counts as chosen, even if the option was not selected. */
   const leave = (): void => {
     const named = items.find((each) => text !== '' && (each.id === text || nameOf(each) === text));
     if (named !== undefined) choose(named.id);
@@ -115,7 +115,7 @@ function useChooser(props: ChooserProps) {
   };
 }
 
-/** Next option, wrapping around. -1 if there are none. */
+/** Returns the index of the next option, which wraps around, or -1 if there are no options. */
 function nextIndex(active: number, step: number, of: number): number {
   if (of === 0) return -1;
   return active === -1 && step === -1 ? of - 1 : (active + step + of) % of;
@@ -142,7 +142,7 @@ function OfferList({ id, label, chooser }: OfferListProps) {
             role="option"
             tabIndex={-1}
             aria-selected={at === active}
-            // Keeps the focus in the field.
+            // The field keeps the focus when an option is clicked.
             onMouseDown={(event) => event.preventDefault()}
             onClick={() => choose(each.id)}
           >
@@ -158,7 +158,7 @@ function OfferList({ id, label, chooser }: OfferListProps) {
   );
 }
 
-/** Note about matches that are not listed. */
+/** Describes how many matches are not listed. */
 function describeRest({ items, isMore, total, isOld }: Offers, text: string): string {
   if (isOld) return '';
   if (items.length === 0) return text === '' ? 'There are none.' : `Nothing matches “${text}”.`;

@@ -1,4 +1,4 @@
-/** A native modal dialog. The browser traps the focus, closes the dialog on Escape and restores the focus. */
+/** Native modal dialog. The browser traps the focus, closes the dialog on Escape and restores the focus. */
 import type { ComponentChildren } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { type ApiFailure, toFailure } from '../lib/api.ts';
@@ -10,7 +10,7 @@ export interface DialogProps {
   readonly onClose: () => void;
   /** Selector of the element that gets the focus when the dialog opens. Defaults to the first field. */
   readonly focus?: string;
-  /** Keeps the dialog open, so that neither Escape nor ✕ closes it. */
+  /** Whether the dialog must stay open, so that neither Escape nor ✕ closes it. */
   readonly isLocked?: boolean;
   readonly children: ComponentChildren;
 }
@@ -20,7 +20,7 @@ const firstField = 'form :is(input, select, textarea)';
 export function Dialog({ title, onClose, focus = firstField, isLocked = false, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
-  // Open before the next paint, so that a user who types at once loses no characters.
+  // The dialog opens before the next paint, so that a user who types at once loses no characters.
   useLayoutEffect(() => {
     element.current?.showModal();
     element.current?.querySelector<HTMLElement>(focus)?.focus();
@@ -50,7 +50,7 @@ export function Dialog({ title, onClose, focus = firstField, isLocked = false, c
   );
 }
 
-/** Runs one write at a time and keeps its failure. */
+/** Runs one write at a time and remembers its failure. */
 export function useWork(): {
   readonly isBusy: boolean;
   readonly failure: ApiFailure | undefined;
@@ -73,15 +73,15 @@ export interface FormDialogProps extends DialogProps {
   /** Label of the submit button. */
   readonly action: string;
   readonly work: (fields: FormData) => Promise<void>;
-  /** Whether the action cannot be undone. */
+  /** Whether the action cannot be undone. If so, the button warns. */
   readonly isDanger?: boolean;
   /** Name that the user must type to confirm. */
   readonly name?: string;
-  /** CLI command that does the same. */
+  /** CLI command that does the same as the dialog. */
   readonly cli?: string;
 }
 
-/** Dialog with fields and a submit button. It does not close automatically. */
+/** Dialog with fields and a submit button. It stays open until the caller closes it. */
 export function FormDialog(props: FormDialogProps) {
   const { title, action, isDanger = false, name, cli, work, onClose, children } = props;
   const { isBusy, failure, run } = useWork();
@@ -115,7 +115,7 @@ export function FormDialog(props: FormDialogProps) {
   );
 }
 
-/** Asks before an action that cannot be undone, and closes once it is done. */
+/** Dialog that asks before an action that cannot be undone, and closes once the action is done. */
 export function Confirm({ work, onClose, ...dialog }: Omit<FormDialogProps, 'isDanger'>) {
   const workAndClose = async (fields: FormData): Promise<void> => {
     await work(fields);

@@ -1,4 +1,4 @@
-/** A dialog that shows a command's effect first. Every command that can change the outcome of requests must use it. */
+/** Dialog that shows a command's effect first. Every command that can change the outcome of requests must use it. */
 import { useEffect, useState } from 'preact/hooks';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
@@ -22,7 +22,7 @@ interface CommandDialogProps<Name extends TurningName> extends Omit<FormDialogPr
   readonly onDone: (answer: OperationAnswer<Name>) => void;
 }
 
-/** Shows the command's effect, asks for confirmation and runs the command. */
+/** Shows the effect of a command, asks for confirmation and then runs the command. */
 export function CommandDialog<Name extends TurningName>(props: CommandDialogProps<Name>) {
   const { command, typed, onDone, children, ...dialog } = props;
   const [isGiven, setGiven] = useState(false);
@@ -44,7 +44,7 @@ export function CommandDialog<Name extends TurningName>(props: CommandDialogProp
 }
 
 interface EffectProps<Name extends TurningName> extends CommandProps<Name> {
-  /** Whether the command is running. Its effect is then no longer requested, because the state may have changed. */
+  /** Whether the command is running. If so, its effect is no longer requested, because the state may have changed already. */
   readonly isGiven?: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** List of events in a card: a sentence per event, and its time as a link to the event log. */
+/** Card that lists events. Each row is a sentence about an event, with the time as a link to the event log. */
 import type { ComponentChildren } from 'preact';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
@@ -11,7 +11,7 @@ import { Card } from './parts.tsx';
 export interface EventRowsProps {
   readonly label: string;
   readonly events: readonly ListedEvent[];
-  /** Additional content for an event. */
+  /** Returns additional content to show with an event. */
   readonly stateOf?: (event: ListedEvent) => ComponentChildren;
 }
 
@@ -40,17 +40,17 @@ export function EventRows({ label, events, stateOf }: EventRowsProps) {
 export interface EventsCardProps {
   readonly title: string;
   readonly label: string;
-  /** Filter of the event log that selects the events. */
+  /** Filter of the event log that selects the events to list. */
   readonly about: Readonly<Record<string, string>>;
   readonly limit?: number;
-  /** Text of the link to all matching events. */
+  /** Text of the link that leads to all matching events. */
   readonly more: string;
   readonly isWide?: boolean;
-  /** Text shown if there are none. */
+  /** Text to show if there are no events. */
   readonly none?: string;
 }
 
-/** Newest events about one thing, up to the moment that the page shows. */
+/** Card with the newest events about one thing, up to the moment that the page shows. */
 export function EventsCard({ title, label, about, limit = 8, more, isWide, none }: EventsCardProps) {
   const query = { ...about, order: 'desc', limit, at: moment() } as const;
   const { data } = useRead('event.list', query, { isFixed: moment() !== undefined });

@@ -70,7 +70,7 @@ export interface ShownProps {
   readonly class?: string;
 }
 
-/** Read-only value for copying. */
+/** Read-only field whose value can be copied. */
 export function Shown(props: ShownProps) {
   return (
     <Field readOnly spellcheck={false} onFocus={({ currentTarget }) => currentTarget.select()} {...props} />

@@ -1,4 +1,4 @@
-/** Frame of every page: navigation, a strip with the fleet's condition, and the signed-in person. */
+/** Frame around every page. It shows the navigation, a strip with the fleet's condition, and the signed-in person. */
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
@@ -17,7 +17,7 @@ export interface NavigationEntry {
   readonly path: string;
   readonly name: string;
   readonly icon: IconName;
-  /** Section heading in the navigation. */
+  /** Heading of a section that begins with this entry of the navigation. */
   readonly section?: string;
 }
 
@@ -93,7 +93,7 @@ function Navigation({ pages }: { readonly pages: readonly NavigationEntry[] }) {
   );
 }
 
-/** Link to another page that keeps the moment shown. */
+/** Returns the link to another page. The link keeps the moment that is shown. */
 function pageLink({ path }: NavigationEntry): string {
   return hasPast(path) ? withQuery(path, { at: moment() }) : path;
 }
@@ -103,7 +103,7 @@ function isCurrent(path: string, page: NavigationEntry, pages: readonly Navigati
   return path === page.path || path.startsWith(`${page.path}/`);
 }
 
-/** Strip that states the fleet's condition and what to do if there is a problem. */
+/** Strip that states the condition of the fleet and, if there is a problem, what to do. */
 function Strip() {
   return (
     <div class="strip row muted small" role="status" aria-label="State of the fleet">
@@ -153,7 +153,7 @@ function Account() {
   const person = me.value;
   if (!person) return null;
   const roles = person.organisations.map(({ name, role }) => `${role} of ${name}`).join(', ');
-  // If several operators sign in through the identity provider, show the name that the log records.
+  // The name that the log records tells several operators apart who sign in through the identity provider.
   const about = person.operator && person.actor !== 'operator' ? person.actor : roles;
   return (
     <div class="ends">

@@ -1,4 +1,4 @@
-/** Icons as inline drawings, because fonts on users' machines lack many symbols. */
+/** Icons as inline drawings, because the fonts on many machines lack these symbols. */
 
 const paths = {
   fleet: 'M3 3h6v6H3zM11 3h6v6h-6zM3 11h6v6H3zM11 11h6v6h-6z',

@@ -1,4 +1,4 @@
-/** Use of a limit, as numbers and as a meter. */
+/** Shows how much of a limit is used, as numbers and as a meter. */
 import type { LimitUse } from '../../schemas/admin/admin.ts';
 import { count, day } from '../lib/format.ts';
 import { Name } from './name.tsx';
@@ -6,9 +6,9 @@ import { Facts, State } from './parts.tsx';
 
 export interface UsedProps {
   readonly name: string;
-  /** null if unknown at present. */
+  /** Amount used, or null if it is unknown at present. */
   readonly used: number | null;
-  /** null if unlimited. */
+  /** Limit, or null if there is none. */
   readonly limit: number | null;
 }
 

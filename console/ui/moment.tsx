@@ -1,4 +1,4 @@
-/** Chooses the moment that a page shows. A page that shows the past says so and does not allow changes. */
+/** Lets the user choose the moment that a page shows. A page that shows the past says so and does not allow changes. */
 import type { TargetedKeyboardEvent } from 'preact';
 import { useState } from 'preact/hooks';
 import type { OperationAnswer } from '../../schemas/admin/admin.ts';
@@ -55,7 +55,7 @@ export function MomentChip() {
   );
 }
 
-/** Notice that the page shows the past, with a button back to the present. */
+/** Notice that the page shows the past, with a button that returns to the present. */
 export function PastNotice() {
   const at = moment();
   const [isComparing, setComparing] = useState(false);

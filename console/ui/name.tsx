@@ -1,4 +1,4 @@
-/** Links names of things to their pages. Persons who may not see such a page get plain text. */
+/** Shows names of things as links to their pages. Someone who may not see such a page gets plain text. */
 import type { ComponentChildren } from 'preact';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import { eventSentence } from '../../schemas/events/event-sentences.ts';
@@ -11,7 +11,7 @@ import { moment } from '../lib/travel.ts';
 
 type Thing = NamedThing | { readonly kind: 'gateway'; readonly id: string };
 
-/** Kinds whose pages are for operators only. */
+/** Kinds of things whose pages are only for operators. */
 const forOperators: readonly string[] = ['node', 'gateway', 'tier', 'model'];
 const folders = {
   organisation: '/orgs',
@@ -22,7 +22,7 @@ const folders = {
   model: '/models',
 } as const;
 
-/** Link to a thing's page at the moment shown. undefined if this person has no such page. */
+/** Returns the link to a thing's page at the moment that is shown, or undefined if the signed-in person may not see it. */
 function thingLink(thing: Thing): string | undefined {
   const { kind, id } = thing;
   if (!isOperator() && forOperators.includes(kind)) return undefined;
@@ -38,7 +38,7 @@ function thingLink(thing: Thing): string | undefined {
 
 export interface NameProps {
   readonly of: Thing;
-  /** Content shown instead of the name. */
+  /** Content to show instead of the name. */
   readonly children?: ComponentChildren;
 }
 
@@ -58,11 +58,11 @@ export function Name({ of, children }: NameProps) {
 export interface NamesProps {
   readonly kind: Exclude<Thing['kind'], 'member'>;
   readonly ids: readonly string[];
-  /** Text shown if there are none. */
+  /** Text to show if there are no names. */
   readonly none?: string;
 }
 
-/** Maximum number of names shown. Nobody reads more. */
+/** Maximum number of names to show, because nobody reads more. */
 const namesMax = 50;
 
 export function Names({ kind, ids, none = 'none' }: NamesProps) {
@@ -76,7 +76,7 @@ export function Names({ kind, ids, none = 'none' }: NamesProps) {
   );
 }
 
-/** Items with keys, separated by commas. */
+/** Returns the items separated by commas, each with its key. */
 export function commaSeparated<One>(
   all: readonly One[],
   shown: (one: One) => readonly [key: string, what: ComponentChildren],
@@ -89,7 +89,7 @@ export function commaSeparated<One>(
   ));
 }
 
-/** Tables of the state whose rows have pages. */
+/** Kinds of the things in those tables of the state whose rows have pages. */
 const kindOfTable: Readonly<Record<string, Exclude<NamedThing['kind'], 'member'>>> = {
   organisation: 'organisation',
   api_key: 'key',
@@ -99,7 +99,7 @@ const kindOfTable: Readonly<Record<string, Exclude<NamedThing['kind'], 'member'>
   model: 'model',
 };
 
-/** Id of a row in the state. */
+/** Shows the id of a row in the state as a link if the row has a page. */
 export function RowName({ table, id }: { readonly table: string; readonly id: string }) {
   const kind = kindOfTable[table];
   if (kind === undefined) return <strong>{id}</strong>;
@@ -134,7 +134,7 @@ export interface EventSentenceProps {
   readonly event: Pick<ListedEvent, 'by' | 'type' | 'data'>;
 }
 
-/** Sentence about an event. The name of its author (a member, the operator or a process) links to their other actions. */
+/** Sentence about an event. The name of its author (a member, the operator or a process) links to all of their actions. */
 export function EventSentence({ event }: EventSentenceProps) {
   return (
     <span class="sentence">

@@ -1,4 +1,4 @@
-/** Chooses the organisation of a page, which the URL contains. Shows nothing if there is no choice. */
+/** Lets the user choose the organisation of a page, which the URL contains. Shows nothing if there is no choice. */
 import { useOrganisations } from '../lib/organisations.ts';
 import { setQuery } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
@@ -6,7 +6,7 @@ import { isOperator } from '../lib/session.ts';
 import { Chooser } from './chooser.tsx';
 
 export interface OrganisationChoiceProps {
-  /** Organisation shown while the URL names none, for pages that cannot show all together. */
+  /** Organisation to show while the URL does not name one, for pages that cannot show all organisations together. */
   readonly shown?: string | undefined;
 }
 

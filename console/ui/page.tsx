@@ -1,4 +1,4 @@
-/** Whole pages: a heading, followed by the data, a loading indicator or a failure. */
+/** Layout of a whole page. It shows a heading, followed by the data, a loading indicator or a failure. */
 import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { type ApiFailure, withQuery } from '../lib/api.ts';
@@ -12,7 +12,7 @@ import { Table, type TableProps } from './table.tsx';
 export interface HeaderProps {
   readonly title: string;
   readonly lead?: ComponentChildren;
-  /** CLI command that shows the same, if there is one. */
+  /** CLI command that shows the same data, if there is one. */
   readonly cli?: string;
   readonly children?: ComponentChildren;
 }
@@ -49,7 +49,7 @@ interface Reading<T> {
 export interface AnswerProps<T> {
   readonly of: Reading<T>;
   readonly children: (data: T) => ComponentChildren;
-  /** Content shown if the data cannot be read. */
+  /** Content to show if the data cannot be read. */
   readonly otherwise?: ComponentChildren;
 }
 
@@ -68,7 +68,7 @@ export interface ListPageProps<Row> extends Omit<TableProps<Row>, 'caption' | 'r
   readonly cli: string;
   readonly list: Reading<{ readonly items: readonly Row[] }> & { readonly pages?: PageState };
   readonly actions?: ComponentChildren;
-  /** Dialogs of the page. */
+  /** Dialogs that belong to the page. */
   readonly children?: ComponentChildren;
 }
 
@@ -88,7 +88,7 @@ export function ListPage<Row>(props: ListPageProps<Row>) {
 
 export interface ThingPageProps<T> extends AnswerProps<T> {
   readonly title: string;
-  /** Link to the list of all such things. */
+  /** Link to the page that lists all things of this kind. */
   readonly list: readonly [path: string, text: string];
   readonly cli: string;
   readonly actions?: ComponentChildren;

@@ -1,6 +1,6 @@
 /**
- * Small components used on all pages: states, buttons, copyable texts, cards and failures. The room `console/ui` contains
- * reusable components. They must not know particular pages, and must show states by word and shape, never by colour alone.
+ * Small components for all pages: states, buttons, copyable texts, cards and failures. The room `console/ui` contains
+ * reusable components. They must not know particular pages. They must show a state by word and shape, never by colour alone.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
@@ -13,7 +13,7 @@ export type Tone = 'good' | 'warn' | 'bad' | 'idle' | 'info';
 
 const shapes: Readonly<Record<Tone, string>> = { good: '✓', warn: '▲', bad: '✕', idle: '○', info: '◆' };
 
-/** A state, shown as word, shape and colour. */
+/** Shows a state as a word with a shape and a colour. */
 export function State({ tone, children }: { readonly tone: Tone; readonly children: ComponentChildren }) {
   return (
     <span class={`state ${tone}`}>
@@ -33,7 +33,7 @@ export interface CopyProps {
   readonly text: string;
   readonly label: string;
   readonly icon?: IconName;
-  /** Shows only the icon. The label is for screen readers. */
+  /** Whether the button shows only its icon. The label is then only for screen readers. */
   readonly isIcon?: boolean;
   readonly class?: string;
   readonly title?: string;
@@ -81,18 +81,18 @@ export interface ButtonProps {
   readonly children: ComponentChildren;
 }
 
-/** Button for an action. Submit buttons of forms do not use it. */
+/** Button that starts an action. Forms have submit buttons of their own. */
 export function Button({ look, ...button }: ButtonProps) {
   return <button type="button" class={look === undefined ? 'button' : `button ${look}`} {...button} />;
 }
 
 export interface IdProps {
   readonly id: string;
-  /** Label of the button. Defaults to a label that names the id. */
+  /** Label of the copy button. Defaults to a label that contains the id. */
   readonly label?: string;
 }
 
-/** An id, address or command with a copy button. */
+/** Shows an id, address or command with a button that copies it. */
 export function Id({ id, label = `Copy ${id}` }: IdProps) {
   return (
     <span class="id">
@@ -157,10 +157,10 @@ export function Loading() {
 
 export interface CardProps {
   readonly title: string;
-  /** Content beside the title. */
+  /** Content to show beside the title. */
   readonly more?: ComponentChildren;
   readonly isWide?: boolean | undefined;
-  /** Accessible name of the region, if it needs one. */
+  /** Accessible name of the card, if it is a region that needs one. */
   readonly label?: string;
   readonly children: ComponentChildren;
 }
@@ -181,7 +181,7 @@ export function Card({ title, more, isWide, label, children }: CardProps) {
   );
 }
 
-/** Key figures at the top of a page. */
+/** Shows key figures at the top of a page. */
 export function Figures({ children }: { readonly children: ComponentChildren }) {
   return <div class="figures">{children}</div>;
 }
@@ -189,7 +189,7 @@ export function Figures({ children }: { readonly children: ComponentChildren }) 
 export interface FigureProps {
   readonly name: string;
   readonly value: string;
-  /** Link to the page with the details. */
+  /** Link to the page with details about the figure. */
   readonly href?: string;
 }
 
@@ -202,7 +202,7 @@ export function Figure({ name, value, href }: FigureProps) {
   );
 }
 
-/** Labels and values as a definition list. Undefined values are left out. */
+/** Shows labels and values as a definition list. Undefined values are left out. */
 export function Facts({ items }: { readonly items: Readonly<Record<string, ComponentChildren>> }) {
   const known = Object.entries(items).filter(([, value]) => value !== undefined);
   return (

@@ -1,4 +1,4 @@
-/** Small plots of the same time range, with a shared cursor. */
+/** Small plots that cover the same time range and share a cursor. */
 import type { ComponentChildren } from 'preact';
 import { clock } from '../lib/format.ts';
 import { type Hour, type PlotLine, pointed } from '../lib/traffic.ts';
@@ -61,7 +61,7 @@ export function Plot({ name, lines, text }: PlotProps) {
   );
 }
 
-/** SVG path of a line. It is interrupted where values are missing. A single value is a short stroke. */
+/** Returns the SVG path of a line. The line is interrupted at missing values. A single value becomes a short stroke. */
 function linePath(values: readonly (number | undefined)[], most: number): string {
   const step = width / Math.max(1, values.length);
   let path = '';
@@ -77,12 +77,12 @@ function linePath(values: readonly (number | undefined)[], most: number): string
 export interface PlotsProps {
   readonly name: string;
   readonly hour: Hour;
-  /** Text at the cursor, for screen readers. */
+  /** Describes the values at the cursor, for screen readers. */
   readonly textAt: (step: number) => string;
   readonly children: ComponentChildren;
 }
 
-/** Plots with a time axis. Arrow keys move the cursor by a step, Page Up and Page Down by a minute. */
+/** Plots with a common time axis. Arrow keys move the cursor by one step, and Page Up and Page Down by one minute. */
 export function Plots({ name, hour, textAt, children }: PlotsProps) {
   const { stepMs, untilMs, steps } = hour;
   const last = steps.length - 1;

@@ -1,6 +1,6 @@
 /**
- * Sortable, searchable tables. The control plane sorts and searches paged lists, and the browser other lists. Long tables are
- * virtualised, so they cost only as much as a screenful.
+ * Sortable and searchable tables. The control plane sorts and searches lists that are read in pages; the browser does so for
+ * all others. Long tables are virtualised, so they cost no more than one screenful.
  */
 import { Component, type ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
@@ -13,19 +13,19 @@ import { Button, Empty } from './parts.tsx';
 export interface TableColumn<Row> {
   readonly name: string;
   readonly cell: (row: Row) => ComponentChildren;
-  /** Value for sorting and searching, if all rows are in the browser. */
+  /** Value by which rows are sorted and searched if all of them are in the browser. */
   readonly value?: (row: Row) => string | number;
-  /** Field by which the control plane sorts a paged list. */
+  /** Name of the field by which the control plane sorts a list that is read in pages. */
   readonly field?: string;
   readonly isNumber?: boolean;
-  /** Whether the cell becomes the row's heading on narrow screens. */
+  /** Whether the cell becomes the heading of its row on narrow screens. */
   readonly isTitle?: boolean;
   readonly isAction?: boolean;
-  /** CSS class of the heading and cells. */
+  /** CSS class of the column's heading and cells. */
   readonly look?: string;
 }
 
-/** Column of numbers, sorted by number. */
+/** Returns a column of numbers, which is sorted by number. */
 export function numberColumn<Row>(
   name: string,
   value: (row: Row) => number,
@@ -39,28 +39,28 @@ export interface TableProps<Row> {
   readonly rows: readonly Row[];
   readonly columns: readonly TableColumn<Row>[];
   readonly keyOf: (row: Row) => string;
-  /** Content shown if the list is empty, with advice on what to do. */
+  /** Content to show if the list is empty, with advice on what to do. */
   readonly empty: ComponentChildren;
-  /** Paging state, if the rows are one page of a list. */
+  /** Paging state. Present if the rows are one page of a list. */
   readonly pages?: PageState;
-  /** States by which the list can be filtered. */
+  /** States by which the user can filter the list. */
   readonly states?: readonly string[];
-  /** Whether rows never change after they are first drawn. */
+  /** Whether rows never change after they have been drawn. */
   readonly isFinal?: boolean;
-  /** Key of the row that is shown in full elsewhere. */
+  /** Key of the row that is shown in full elsewhere on the page. */
   readonly openKey?: string | undefined;
-  /** Called when the reader scrolls away from the first rows and when they return. */
+  /** Called when the reader scrolls away from the first rows, and when they return to them. */
   readonly onTop?: (isAtTop: boolean) => void;
 }
 
 const searchFrom = 8;
 const windowFrom = 100;
-/** Row height in px until rows are drawn and measured. */
+/** Height of a row in pixels, assumed until rows have been drawn and measured. */
 const rowHeightGuess = 49;
-/** Minimum number of rows drawn above and below the visible ones; a table fills up to three quarters of the window. */
+/** Minimum number of rows to draw above and below the visible ones. Visible rows fill up to three quarters of the window. */
 const rowsAroundMin = 20;
 const shareOfWindow = 0.75;
-/** Attributes of a scrolling region, which must be reachable by keyboard. */
+/** Returns the attributes of a scrolling region, which must be reachable by keyboard. */
 const scrollable = (name: string) => ({ tabIndex: 0, role: 'region', 'aria-label': name }) as const;
 
 export function Table<Row>(props: TableProps<Row>) {
@@ -100,7 +100,7 @@ function NothingFound({ text, state }: { readonly text: string; readonly state: 
   );
 }
 
-/** Pager made of links, so that the browser's back and forward buttons work. */
+/** Links to the first and the next page. They are links, so that the browser's back and forward buttons work. */
 function Pager({ caption, isFirst, next }: PageState & { readonly caption: string }) {
   if (isFirst && next === undefined) return null;
   const { path, query } = location.value;
@@ -130,7 +130,7 @@ function countText(shown: number, all: number): string {
 
 interface SearchProps {
   readonly text: string;
-  /** undefined if not known yet. */
+  /** Number of matching rows as text, or undefined if it is not known yet. */
   readonly found: string | undefined;
   readonly state: string;
   readonly states: readonly string[] | undefined;
@@ -231,11 +231,11 @@ interface CellsProps<Row> {
   readonly isFinal: boolean;
 }
 
-/** Cells of a row. If rows are final, existing rows are not drawn again when others are added before them. */
+/** Cells of one row. If rows are final, existing rows are not drawn again when others are added above them. */
 class Cells<Row> extends Component<CellsProps<Row>> {
   override shouldComponentUpdate({ row, columns, isFinal }: CellsProps<Row>, state: unknown): boolean {
     const { props } = this;
-    // A signal read by a cell updates the state.
+    // A cell that reads a signal updates the state when the signal changes.
     return !isFinal || row !== props.row || columns !== props.columns || state !== this.state;
   }
 
@@ -248,13 +248,13 @@ class Cells<Row> extends Component<CellsProps<Row>> {
   }
 }
 
-/** Blocks events of stale rows, which are hidden but still receive clicks and keys. */
+/** Blocks clicks and keys on stale rows, which are hidden but still receive events. */
 function blockEvent(event: Event): void {
   event.preventDefault();
   event.stopPropagation();
 }
 
-/** Measures the height of the drawn rows when the rows change. */
+/** Measures the height of the drawn rows whenever the rows change. */
 function useRowHeight(
   body: { readonly current: HTMLTableSectionElement | null },
   rows: readonly unknown[],
@@ -268,7 +268,7 @@ function useRowHeight(
     if (!top || !bottom) return;
     const measured = (bottom.bottom - top.top) / drawn.length;
     if (measured > 0 && Math.abs(measured - height) > 0.5) setHeight(measured);
-    // Not on every render, because measuring forces the browser to compute the layout at once.
+    // The height is not measured on every render, because measuring forces the browser to compute the layout at once.
   }, [rows, start]);
 }
 
@@ -280,7 +280,7 @@ function headingClass({ isNumber, look }: Pick<TableColumn<unknown>, 'isNumber' 
   return [isNumber && 'number', look].filter(Boolean).join(' ');
 }
 
-/** A single cell. If it spanned all columns, it would reserve space for columns hidden on this window. */
+/** Reserves the height of undrawn rows. It is one cell, because spanning all columns would reserve space for hidden ones. */
 function Spacer({ height }: { readonly height: number }) {
   return (
     <tr>
