@@ -1,7 +1,4 @@
-/**
- * Finds models that are installed but that no node has loaded, and the organisations whose requests are refused for that
- * reason.
- */
+/** Finds installed models that no node has loaded, and the organisations whose requests are refused for that reason. */
 import type { LiveNodeResource, Organisation, Pool, Stack, Tier } from '../../schemas/admin/admin.ts';
 
 export interface FleetReads {

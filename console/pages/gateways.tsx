@@ -1,4 +1,4 @@
-/** Page that lists gateways with their states. The control plane computes each state; gateways never claim one themselves. */
+/** Page that lists gateways. This replica computes their states, so a silent gateway does not keep its last good state. */
 import { useState } from 'preact/hooks';
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { fencedSeconds, shownColumns } from '../../schemas/records/gateway-members.ts';

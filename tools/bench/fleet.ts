@@ -1,7 +1,7 @@
-// Measures what other gateways' traffic costs a gateway without requests. 50 peers (BENCH_PEERS) serve
-// BENCH_REQUESTS_PER_SECOND requests for 1 000 and 5 000 active organisations by the product's rules. It measures the CPU
-// time to authenticate, decode and fold their records in this process, then of a real idle gateway, minus its time with idle
-// peers, and of a control plane per usage row.
+// Measures what the traffic of other gateways costs a gateway that has no requests itself. 50 peers (BENCH_PEERS) serve
+// BENCH_REQUESTS_PER_SECOND requests for 1 000 and 5 000 active organisations by the product's rules. First, this process
+// measures the CPU time to authenticate, decode and fold their records. Then it measures a real idle gateway, minus its CPU
+// time with idle peers, and a control plane per usage row.
 import { randomUUID } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -38,7 +38,7 @@ import {
 
 const peers = Number(process.env['BENCH_PEERS'] ?? 50);
 const requestsPerSecond = Number(process.env['BENCH_REQUESTS_PER_SECOND'] ?? 1000);
-/** Rounds for an idle gateway; each measures it with and without the others' traffic. */
+/** Number of rounds for the idle gateway. Each round measures it both with and without the others' traffic. */
 const rounds = Number(process.env['BENCH_ROUNDS'] ?? 3);
 const counterSeconds = 60;
 const gaugeSeconds = 10;
@@ -55,7 +55,7 @@ const rounded = (value: number): number => Number(value.toFixed(2));
 const sumBytes = (records: readonly PublishedRecord[]): number =>
   records.reduce((sum, { value }) => sum + value.length + 32, 0);
 
-/** Lowest CPU time of several runs, in µs. The machine was busier with other work during the slower runs. */
+/** Returns the lowest CPU time of several runs, in µs. Other work on the machine disturbs the slower runs. */
 function least(run: () => void): number {
   const times = Array.from({ length: 5 }, () => {
     const before = process.cpuUsage();
@@ -85,7 +85,7 @@ function records(traffic: Traffic): Traffics {
   };
 }
 
-/** Cost of the rules alone, in µs per request served elsewhere. */
+/** Measures the cost of the rules alone, in µs per request that another gateway served. */
 function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
   const state = new CounterState();
   const nowMs = Date.now();
@@ -120,10 +120,10 @@ function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
   };
 }
 
-/** Bytes of memory per subject and replica, in a gateway that has read the records of all of them. */
+/** Measures the memory per subject and replica in a gateway that has read all of their records, in bytes. */
 async function memory({ organisations }: Traffic) {
   const sumBytes = async (make: () => unknown): Promise<number> => {
-    // Wait for another turn of the event loop, so that nothing references what was measured before.
+    // Another turn of the event loop ensures that nothing references what was measured before.
     await sleep(1);
     collectGarbage();
     const before = process.memoryUsage();
@@ -131,7 +131,7 @@ async function memory({ organisations }: Traffic) {
     await sleep(1);
     collectGarbage();
     const { heapUsed, external } = process.memoryUsage();
-    // Used here, so that it is not collected earlier.
+    // `made` is used here, so that it is not collected earlier.
     return made === undefined ? 0 : heapUsed + external - before.heapUsed - before.external;
   };
   const nowMs = Date.now();
@@ -148,7 +148,7 @@ async function memory({ organisations }: Traffic) {
         const record = readCounterRecord(value);
         if (record !== undefined) state.apply(record, nowMs);
       }
-    // Gateways do this when they copy the state to disk. Until then each value is also remembered as changed.
+    // A gateway does this when it copies the state to disk. Until then it also remembers each value as changed.
     Array.from(state.takeUnsaved());
     return state;
   });
@@ -174,7 +174,7 @@ async function memory({ organisations }: Traffic) {
   };
 }
 
-/** Publishes the records at their pace. */
+/** Publishes records at the times at which peers would publish them. */
 async function publish(
   logUrl: string,
   { counters, gauges }: Record<'counters' | 'gauges', readonly PublishedRecord[]>,
@@ -197,7 +197,7 @@ async function publish(
   for (const topic of topics) await topic.close();
 }
 
-/** CPU time of a real gateway without requests while its peers serve, minus its time while they are idle. */
+/** Measures the CPU time of a real gateway without requests while its peers serve, minus the time while they are idle. */
 async function idleGateway(busy: Traffics, { organisations }: Traffic) {
   const fleet = new ProcessFleet();
   try {
@@ -218,7 +218,7 @@ async function idleGateway(busy: Traffics, { organisations }: Traffic) {
       await publish(fleet.logUrl, published);
       return threadMicroseconds(ready.pid) - before;
     };
-    // The first seconds of a process cost more than later ones.
+    // The first seconds of a process are not measured, because they cost more than later ones.
     await spent(quiet);
     await spent(busy);
     const pairs: (readonly [number, number])[] = [];
@@ -268,7 +268,7 @@ function controlPlane() {
 }
 
 const sizes = [1000, 5000].map((organisations) => ({ peers, organisations, requestsPerSecond }));
-// Measured first, while the heap contains nothing else that could be collected meanwhile.
+// Memory is measured first, while the heap contains nothing else that could be collected meanwhile.
 const memories: Awaited<ReturnType<typeof memory>>[] = [];
 for (const traffic of sizes) memories.push(await memory(traffic));
 const rules: ReturnType<typeof folding>[] = [];

@@ -1,6 +1,7 @@
-// Compares a gateway with nginx and a bare Node proxy in one run: CPU per request, throughput, added latency, and the delay
-// added between the tokens of many streams. Keys, limits, routing and metering are all on. Targets are warmed up and take
-// turns in each round. Trust the ratios, which are medians of the rounds; other load on the machine distorts the rest.
+// Compares a gateway with nginx and a bare Node proxy in one run. It measures CPU per request, throughput, added latency, and
+// the delay added between the tokens of many streams. Keys, limits, routing and metering are all on. Targets are warmed up
+// and take turns in each round. Trust the ratios, which are medians of the rounds, because other load on the machine distorts
+// everything else.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,7 +13,7 @@ import { body, createTarget, serve, startScript } from './support/served.ts';
 
 const seconds = Number(process.env['BENCH_SECONDS'] ?? 5);
 const rounds = Number(process.env['BENCH_ROUNDS'] ?? 3);
-/** Warm-up of each target before anything is measured: a number of requests, or at most this many seconds. */
+/** Warm-up of each target before anything is measured. It ends after this number of requests or seconds. */
 const warmUp = { requests: 40_000, secondsMax: 30 };
 const connections = 64;
 const rate = 1000;
@@ -72,7 +73,7 @@ http { access_log off; client_body_temp_path ${dir}/body; proxy_temp_path ${dir}
 
 const cpu = (pids: readonly number[]): number => pids.reduce((sum, pid) => sum + cpuMicroseconds(pid), 0);
 const figures: Record<string, Record<string, number>> = {};
-/** CPU per request or event, one entry per round. */
+/** CPU time per request or event by target, one entry per round. */
 const costs: Record<string, number[]> = {};
 
 const tenths = (value: number): number => Math.round(value * 10) / 10;
@@ -81,7 +82,7 @@ function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
 }
 
-/** Median ratio of one target's cost to another's; undefined if the other was not measured. */
+/** Returns the median ratio of one target's cost to another's, or undefined if the other was not measured. */
 function costRatio(name: string, other: string): number | undefined {
   const others = costs[other];
   if (others === undefined) return undefined;
@@ -137,7 +138,7 @@ async function measureStreams({ name, target, pids }: Measurable, count: number)
   };
 }
 
-/** Prepares the targets. An answer of 60 words is half a KB; a stream of 240 words has that many events. */
+/** Starts the targets and describes the load. An answer of 60 words is half a KB; a stream of 240 words has 240 events. */
 async function lineUp(
   upstream: { url: string; pid: number },
   nginxPort: number,

@@ -1,7 +1,8 @@
 /**
- * Measures how long callers wait for the first token, in simulated time: one, two and four gateways with the rule of
- * data-plane/nodes/affinity.ts, an oracle that knows every cache and queue, and round robin. A node reads one prompt at a
- * time, skips its cached prefix, and writes in parallel. Usage: `npm run bench -- placement [workload …] [--nodes 128]`
+ * Measures how long callers wait for the first token, in simulated time. It compares one, two and four gateways that use the
+ * rule of data-plane/nodes/affinity.ts with an oracle that knows every cache and queue, and with round robin. A node reads
+ * one prompt at a time, skips the cached prefix, and writes answers in parallel. Usage: `npm run bench -- placement [workload
+ * …] [--nodes 128]`
  */
 import { parseArgs } from 'node:util';
 import { Affinity } from '../../data-plane/nodes/affinity.ts';
@@ -19,13 +20,13 @@ const answerMs = 250;
 const answerTokens = 20;
 const blockTokens = 16;
 const charactersPerToken = 4;
-/** Interval between a gateway's reports, and the time until the other gateways have read one. */
+/** Interval between two reports of a gateway, in ms. Other gateways read a report `lateMs` later. */
 const reportEveryMs = 200;
 const lateMs = 50;
 
 class SimulatedTime {
   nowMs = 0;
-  /** Sleepers, sorted by wake-up time. The earliest is last. */
+  /** Waiting sleepers, sorted by the time at which they wake up. The earliest is last. */
   readonly #waiting: { readonly atMs: number; readonly go: () => void }[] = [];
 
   sleep(ms: number): Promise<void> {
@@ -45,7 +46,7 @@ class SimulatedTime {
       isDone = true;
     });
     for (;;) {
-      // Run everything that the last event started, until all of it waits again.
+      // Lets everything run that the last event has started, until all of it waits again.
       await new Promise(setImmediate);
       const next = isDone ? undefined : this.#waiting.pop();
       if (next === undefined) return;
@@ -55,7 +56,7 @@ class SimulatedTime {
   }
 }
 
-/** Hashes of a prompt's blocks. Each depends on the tenant and on all text up to the block's end. */
+/** Returns the hashes of a prompt's blocks. Each hash depends on the tenant and on all text up to the end of the block. */
 function hashBlocks(tenant: string, messages: readonly Message[]): number[] {
   const hash = new RollingHash();
   hash.add(tenant);
@@ -71,7 +72,7 @@ function hashBlocks(tenant: string, messages: readonly Message[]): number[] {
 
 class SimulatedNode {
   readonly node: string;
-  /** Cached blocks. The least recently used is first. */
+  /** Cached blocks, with the least recently used one first. */
   readonly #cached = new Set<number>();
   #freeMs = 0;
   served = 0;
@@ -87,7 +88,7 @@ class SimulatedNode {
     return at === -1 ? 0 : blocks.length - at;
   }
 
-  /** Time until the first token of a prompt that arrives now, in ms. */
+  /** Returns the time in ms until the first token if a prompt arrived now. */
   wait(blocks: readonly number[], nowMs: number): number {
     return (
       Math.max(0, this.#freeMs - nowMs) + 2 + (this.#missing(blocks) * blockTokens * 1000) / tokensPerSecond
@@ -121,7 +122,7 @@ function text(tokens: number, seed: number): string {
   return words.join(' ');
 }
 
-/** Makes `count` calls of `run`, at most `atOnce` of them in parallel. */
+/** Calls `run` `count` times, with at most `atOnce` calls at the same time. */
 async function pool(count: number, atOnce: number, run: (at: number) => Promise<void>): Promise<void> {
   let next = 0;
   const runner = async (): Promise<void> => {
@@ -141,7 +142,7 @@ interface Talk {
   readonly thinkMs: number;
 }
 
-/** `times`: factor on the number of conversations, so that each node gets as many as in a fleet of eight. */
+/** Builds the workloads. `times` scales the number of conversations, so that each node has as many as in a fleet of 8. */
 function makeWorkloads(ask: Ask, time: SimulatedTime, times: number) {
   const talk = async (id: number, { tenant, system, turns, userTokens, thinkMs }: Talk): Promise<void> => {
     const random = seededRandom(id + 1);

@@ -1,7 +1,7 @@
 // Measures how long a revocation takes to apply: from its acknowledgement by the admin API until both gateways refuse the
-// key, as seen by requests that are sent without a pause. Runs on one broker and on three. As a reference, a bare kafkajs
-// producer and consumer send records of equal size over the same brokers under the same request load. BENCH_REVOCATIONS sets
-// the number; BENCH_BROKERS=1 or 3 selects one setup.
+// key. Requests without a pause detect the refusal. The bench runs on one broker and on three. As a reference, a bare kafkajs
+// producer and consumer send records of the same size over the same brokers under the same load. BENCH_REVOCATIONS sets the
+// number of revocations; BENCH_BROKERS=1 or 3 selects one setup.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import kafkajs, { type KafkaMessage } from 'kafkajs';
@@ -27,7 +27,7 @@ function spread(values: readonly number[]): Spread {
   return { p50: at(50), p99: at(99), max: at(100) };
 }
 
-/** Sends one request after another to a gateway without a pause, and reports when a key is refused. */
+/** Sends one request after another to a gateway, without a pause, and reports when a key is refused. */
 class Poller {
   readonly #port: number;
   readonly #connection: Connection;
@@ -38,9 +38,9 @@ class Poller {
     this.#connection = new Connection(this.#port);
   }
 
-  /** Calls `onAccepted` at the first accepted request. Resolves to the time of the first refusal after it. */
+  /** Calls `onAccepted` after the first accepted request. Resolves to the time of the first refusal after that. */
   async untilRefused(key: Key, onAccepted: () => void): Promise<number> {
-    // An accepted key gets 404 because the model does not exist. A refused key gets 401.
+    // With an accepted key, the answer is 404, because the model does not exist. With a refused key, it is 401.
     const bytes = requestBytes({
       port: this.#port,
       path: '/v1/chat/completions',
@@ -91,10 +91,10 @@ async function revocations(plane: Plane, gateways: readonly Gateway[]) {
     const lastMs = Math.max(...(await Promise.all(refused)));
     if (n < warmUps) continue;
     toAck.push(acknowledgedMs - sentMs);
-    // A gateway may refuse before the acknowledgement has arrived here.
+    // The difference may be negative, because a gateway may refuse before the acknowledgement has arrived here.
     toRefused.push(Math.max(0, lastMs - acknowledgedMs));
     inAll.push(lastMs - sentMs);
-    // A random pause avoids a fixed phase relative to the processes' timers.
+    // A random pause prevents the bench from running in phase with the processes' timers.
     if (n % 10 === 0) await pause(Math.random() * 20);
   }
   for (const poller of pollers) poller.close();
@@ -107,7 +107,7 @@ async function revocations(plane: Plane, gateways: readonly Gateway[]) {
   };
 }
 
-/** Measures a bare kafkajs producer and consumer, one record at a time. */
+/** Measures a bare kafkajs producer and consumer, with one record at a time. */
 async function reference(kafka: Kafka, bytes: number) {
   const client = new KafkajsClient({ brokers: [...kafka.brokers], logLevel: logLevel.NOTHING });
   const topic = 'reference';
@@ -148,7 +148,7 @@ async function reference(kafka: Kafka, bytes: number) {
   };
 }
 
-/** Measures the reference while both gateways receive requests without a pause, as during the revocations. */
+/** Runs the reference while both gateways receive requests without a pause, as they do during the revocations. */
 async function referenceUnderLoad(kafka: Kafka, bytes: number, plane: Plane, gateways: readonly Gateway[]) {
   const key = await createKey(plane);
   const pollers = gateways.map((gateway) => new Poller(gateway));
@@ -169,7 +169,7 @@ async function measure(nodes: 1 | 3) {
     const gateways = await Promise.all([fleet.gateway('gateway-1'), fleet.gateway('gateway-2')]);
     await until(async () => (await plane.admin.call('GET', '/gateways')).items.length === 2);
     const ours = await revocations(plane, gateways);
-    // Size of a revocation in the log.
+    // Size of a revocation's record in the log, in bytes.
     const bytes = 460;
     return { ours, reference: await referenceUnderLoad(kafka, bytes, plane, gateways) };
   } finally {

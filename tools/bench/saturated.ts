@@ -1,12 +1,13 @@
-// Saturates a gateway on one processor. No answer may be an error, and the usage log must then contain each exactly once.
-// BENCH_SECONDS sets the duration (60). A bare proxy then runs for a sixth of that time, to compare latencies.
+// Saturates a gateway that runs on one processor. No answer may be an error, and afterwards the usage log must contain each
+// request exactly once. BENCH_SECONDS sets the duration (60). A bare proxy then runs for a sixth of that time, so that
+// latencies can be compared.
 import { cpuMicroseconds, rssMegabytes } from './support/cpu.ts';
 import { percentile, saturate } from './support/load.ts';
 import { startOnOneCore } from './support/one-core.ts';
 
 const seconds = Number(process.env['BENCH_SECONDS'] ?? 60);
 const connections = 64;
-/** Time within which the last rows are published, in ms. */
+/** Time in ms within which a gateway must publish its last rows. */
 const settleMs = 10_000;
 
 const { admin, pid, target, bare, end } = await startOnOneCore();

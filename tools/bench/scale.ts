@@ -1,7 +1,7 @@
 /**
- * Measures what the admin API costs by the number of keys: pages, searches, counts, and keys that are created, revoked and
- * removed. Everything runs in this process over a log in memory. Figures are CPU time of the event loop's thread, because
- * that is how long other callers wait. `--full` adds a million keys; `--sizes N,N` sets others.
+ * Measures how the cost of the admin API depends on the number of keys: for pages, searches and counts, and for keys that are
+ * created, revoked and removed. Everything runs in this process over a log in memory. Figures are CPU time of the event
+ * loop's thread, because that is how long other callers wait. `--full` adds a million keys; `--sizes N,N` sets other sizes.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -30,10 +30,10 @@ const { values } = parseArgs({
 const sizes = values.sizes?.split(',').map(Number) ?? [1_000, 100_000, ...(values.full ? [1_000_000] : [])];
 const keysPerCommit = 100;
 const keysPerOrganisation = 100;
-/** Bounds that are high enough for the bench never to reach them. */
+/** Bounds that are so high that the bench never reaches them. */
 const bounds = known('bounds.set', { activeKeysPerOrganisation: 1_000_000, keysPerOrganisation: 1_000_000 });
 const keysMade = 200;
-/** Room below the total bound for keys that the bench creates. */
+/** Number of keys that the bench may create before the total bound is reached. */
 const room = 2000;
 const callers = 64;
 const keysAtOnce = 1000;
@@ -42,14 +42,14 @@ const measuredMs = 60;
 
 type Figures = Record<string, number>;
 
-/** CPU time of this thread so far, in ms. */
+/** Returns the CPU time that this thread has used so far, in ms. */
 function loopMs(): number {
   return Number(readFileSync('/proc/thread-self/schedstat', 'utf8').split(' ')[0]) / 1e6;
 }
 
 const round = (value: number): number => Number(value.toPrecision(3));
 
-/** CPU time of some work, in ms. The kernel counts a thread's time in ticks of several ms, so short work is repeated. */
+/** Returns the CPU time of some work in ms. Short work is repeated, because the kernel counts in ticks of several ms. */
 function costMs(work: () => void): number {
   const beganMs = loopMs();
   for (let times = 1; ; times++) {
@@ -66,7 +66,7 @@ function keyCreated(n: number, organisations: number): KnownEvent {
   });
 }
 
-/** Creates a fleet with this many keys in a file, and the log from which it was folded. */
+/** Creates a file with a fleet of this many keys, and the log from which the fleet was folded. */
 function makeFleet(path: string, keys: number): { readonly snapshot: Snapshot; readonly topic: MemoryTopic } {
   const organisations = Math.max(1, Math.min(10_000, keys / keysPerOrganisation));
   const { snapshot } = openOrRebuild(path);
@@ -118,7 +118,7 @@ function listCosts({ db }: Snapshot): Figures {
   };
 }
 
-/** Reads the whole list page by page, as the CLI does. */
+/** Measures reading a whole list page by page, as the CLI does. */
 function wholeList(page: (query: Partial<PageQuery>) => ReturnType<typeof listPage>): Figures {
   let [total, longest] = [0, 0];
   let after: string | undefined;
@@ -138,7 +138,7 @@ const defineNode = (name: string) => {
   return found;
 };
 
-/** Cost of the decision to create a key, most of which is counting its bounds. */
+/** Measures the decision to create a key. Most of its cost is counting the keys that its bounds limit. */
 function decideCost({ db }: Snapshot): Figures {
   const body = { organisation: 'org-0', name: 'one more', expires: 'never' };
   const context = { nowMs: firstMomentMs, actor: operator, mint: randomBytes };
@@ -194,7 +194,7 @@ async function createCosts(snapshot: Snapshot, topic: MemoryTopic): Promise<Figu
   }
 }
 
-/** Cost of removing the keys that were revoked last, with a clock that is far ahead. */
+/** Measures removing the keys that were revoked last. The clock is far ahead, so that they can be removed. */
 async function forgetCosts(
   parts: Pick<EndedKeysOptions, 'snapshot' | 'replicator' | 'writer'>,
 ): Promise<Figures> {

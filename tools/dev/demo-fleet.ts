@@ -1,4 +1,4 @@
-/** The demo fleet: three organisations, three tiers, a pool, two stacks, and one organisation's own node. */
+/** Demo fleet with three organisations, three tiers, a pool, two stacks, and a node that belongs to one organisation. */
 import type { Fleet, FleetNode } from '../../schemas/events/fleet.ts';
 import type { DetectedEngine } from '../../shared/engines/detect.ts';
 
@@ -26,7 +26,7 @@ const visitors = {
   total: { requestsPerMinute: 120, concurrency: 8, tokensPerDay: 1_000_000 },
 };
 
-/** Builds the demo fleet over the simulated nodes' `urls`, with agents or else with probes by the control plane. */
+/** Builds the demo fleet over simulated nodes at `urls`. If `agent` is false, the control plane probes the nodes instead. */
 export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>, agent = false): Fleet {
   const node = (id: DemoNodeId): FleetNode => ({
     id,
@@ -87,7 +87,7 @@ export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>, agent = fa
   };
 }
 
-/** Builds the demo fleet with the user's own inference servers in the pool, and no simulated nodes. */
+/** Builds the demo fleet with the user's own inference servers in the pool and without simulated nodes. */
 export function engineFleet(
   engines: readonly { readonly url: string; readonly engine: DetectedEngine }[],
 ): Fleet {

@@ -1,4 +1,4 @@
-/** Calls that `headgate dev` makes to its own control plane, built on the typed admin client. */
+/** Calls that `headgate dev` makes to the control plane that it has started. They use the typed admin client. */
 import { AdminClient } from '../../cli/admin-client/admin-client.ts';
 import type { AnswerAt } from '../../cli/admin-client/answers.ts';
 import type { LiveNodeResource, OperationAnswer, Organisation, Stack } from '../../schemas/admin/admin.ts';
@@ -6,22 +6,22 @@ import type { AdminMethod } from '../../schemas/admin/admin-routes.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
 
-/** A key or token with its value, which the API returns only once. */
+/** Key or token with its value, which the API returns only once. */
 export interface DevSecret {
   readonly id: string;
   readonly value: string;
 }
 
-/** Longer than the control plane lets a call wait for confirmations. */
+/** Timeout of a call in ms. It is longer than the control plane lets a call wait for confirmations. */
 const timeoutMs = 70_000;
 
 export class DevAdmin extends AdminClient {
-  /** Calls are not retried, because a failure ends the start. */
+  /** Creates a client that does not retry, because any failure ends the start. */
   constructor(admin: string, token: string) {
     super({ admin, token }, { attemptsMax: 1, timeoutMs });
   }
 
-  /** Makes one call as text, typed by its method and path. Tests use it to send requests that no typed call would send. */
+  /** Makes one call, typed by its method and path in one text. With it, tests send requests that no typed call would send. */
   call<M extends AdminMethod, Path extends string>(
     method: M,
     path: Path,
@@ -39,7 +39,7 @@ export class DevAdmin extends AdminClient {
     return this.run('fleet.apply', { fleet });
   }
 
-  /** Applies a fleet file without the guard that asks gateways for affected requests, because no gateway is running yet. */
+  /** Applies a fleet file without first asking gateways for the affected requests, because no gateway is running yet. */
   applyOwn(fleet: Fleet): Promise<OperationAnswer<'fleet.apply'>> {
     return this.call('POST', '/fleet/apply?force=true', { fleet });
   }
@@ -80,7 +80,7 @@ export class DevAdmin extends AdminClient {
     return (await this.run('status.get')).position;
   }
 
-  /** Resolves once every gateway applies the position, or after the timeout. */
+  /** Resolves once every gateway has applied the position, or after the timeout. */
   confirmed(position: number, timeoutSeconds: number): Promise<OperationAnswer<'confirmations.get'>> {
     return this.run('confirmations.get', { position, timeoutSeconds });
   }

@@ -12,7 +12,7 @@ import type { RunningChild } from './dev-gateways.ts';
 export interface DevFacts {
   readonly admin: string;
   readonly console: string;
-  /** A link that signs in the operator. It works once and expires soon. */
+  /** Link that signs in the operator. It works only once and expires soon. */
   readonly signIn: string;
   readonly operatorToken: string;
   readonly dataDir: string;
@@ -23,7 +23,7 @@ export interface DevFacts {
   readonly keys: Readonly<Record<string, string>>;
   readonly organisations: readonly Organisation[];
   readonly nodes: readonly LiveNodeResource[];
-  /** Models of the pool. */
+  /** Names of the models in the pool. */
   readonly models: readonly string[];
 }
 
@@ -44,7 +44,7 @@ export function announce(facts: DevFacts): void {
   process.stdout.write(humanText(facts, document));
 }
 
-/** Writes the context file from which the CLI knows this fleet. A failure only causes a warning. */
+/** Writes the context file, which tells the CLI how to reach this fleet. A failure causes only a warning. */
 function writeContext(context: object): void {
   const named = readSetting('HEADGATE_CONTEXT')?.replace(/^~(?=\/)/, homedir());
   const path = named ?? join('.headgate', 'context.json');
@@ -144,7 +144,7 @@ function tryText(
   ];
 }
 
-/** Chooses a chat model by its name. */
+/** Chooses a model for chat by its name. */
 function chatModel(models: readonly string[]): string {
   return models.find((model) => !/embed/i.test(model)) ?? models[0] ?? 'MODEL';
 }

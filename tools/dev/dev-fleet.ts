@@ -1,4 +1,4 @@
-/** Sets up the fleet of `headgate dev`, over simulated or the user's own servers. A second start continues with it. */
+/** Sets up the fleet of `headgate dev`, over simulated nodes or the user's own servers. A later start reuses the fleet. */
 import { join } from 'node:path';
 import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';
@@ -14,12 +14,12 @@ import type { DevAdmin } from './dev-admin.ts';
 import { nodeTokens } from './dev-secrets.ts';
 
 export interface DevFleetOptions {
-  /** A fleet file to apply instead of the demo fleet. */
+  /** Path of a fleet file to apply instead of the demo fleet. */
   readonly fleetFile?: string | undefined;
-  /** Inference servers for the pool, instead of simulated nodes. */
+  /** URLs of inference servers that form the pool instead of simulated nodes. */
   readonly engines: readonly string[];
   readonly demo: boolean;
-  /** Port of the first simulated node; 0 gives each a free port. */
+  /** Port of the first simulated node. With 0, each node gets a free port. */
   readonly firstPort: number;
   /** Base URL of the control plane. */
   readonly controlPlane: string;
@@ -27,12 +27,12 @@ export interface DevFleetOptions {
 }
 
 export interface DevFleet {
-  /** Models of the pool, used in the printed commands. */
+  /** Names of the pool's models, for use in the printed commands. */
   readonly models: readonly string[];
   close(): Promise<void>;
 }
 
-/** Starts the nodes and agents that the fleet needs, and applies the fleet. */
+/** Starts the nodes and agents that the fleet needs, and applies the fleet file. */
 export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): Promise<DevFleet> {
   if (options.fleetFile !== undefined) {
     const { fleetFile } = options;
@@ -61,7 +61,7 @@ export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): P
 
 const nothingToClose: DevFleet = { models: [], close: async () => undefined };
 
-/** Adds the user's inference servers. Also removes nodes of an earlier start that no longer run. */
+/** Adds the user's inference servers, and removes nodes of an earlier start that no longer run. */
 async function bringUpEngines(admin: DevAdmin, addresses: readonly string[]): Promise<DevFleet> {
   const engines = await Promise.all(
     addresses.map(async (url) => ({ url: baseUrl(url), engine: await detectEngine(url) })),
@@ -80,7 +80,7 @@ async function startSimulated(firstPort: number): Promise<{ id: DemoNodeId; node
   return Promise.all(
     demoNodes.map(async ({ id, models }, index) => {
       const preferred = firstPort === 0 ? 0 : firstPort + index;
-      // If the port is in use, any other will do, because only this fleet uses it.
+      // If the port is in use, any free port will do, because only this fleet uses it.
       const node = await startSimNode({ models, port: preferred }).catch(() =>
         startSimNode({ models, port: 0 }),
       );
@@ -89,7 +89,7 @@ async function startSimulated(firstPort: number): Promise<{ id: DemoNodeId; node
   );
 }
 
-/** Keeps the operator's changes and updates only the URLs of the simulated nodes. */
+/** Replaces only the URLs of the simulated nodes, so that changes by the operator are kept. */
 function withUrls(fleet: Fleet, urls: Readonly<Record<string, string>>): Fleet {
   return fleetSchema.parse(
     JSON.parse(JSON.stringify(fleet), (_name, value: unknown) => {
@@ -100,7 +100,7 @@ function withUrls(fleet: Fleet, urls: Readonly<Record<string, string>>): Fleet {
   );
 }
 
-/** Starts an agent for each simulated node that is registered with one; an operator may have changed that. */
+/** Starts an agent for each simulated node whose registration says so. An operator may have changed that. */
 async function startAgents(
   admin: DevAdmin,
   urls: Readonly<Record<string, string>>,
@@ -118,7 +118,7 @@ async function startAgents(
         controlPlanes: [controlPlane],
         node,
         token: tokens[node] ?? '',
-        // The control plane stops first, so warnings about it would end every session.
+        // Only errors are logged, because the control plane stops first and each session would end with a warning about that.
         logger: createLogger('dev', 'error'),
         engine: new EngineWatch({ url }),
         loadsModels: true,
@@ -129,7 +129,7 @@ async function startAgents(
   );
 }
 
-/** Parses a fleet file. Throws an error whose message lists every fault as FILE:LINE:COL. */
+/** Parses a fleet file. Throws an error whose message lists every fault in the form FILE:LINE:COL. */
 function parseFleetFile(path: string): Fleet {
   const parsed = parseFleet(textOfNamed(path, 2 * fleetFileBytesMax), path);
   if ('fleet' in parsed) return parsed.fleet;

@@ -1,6 +1,6 @@
 /**
- * Runs the gateways of `headgate dev` as separate processes, so that each can be measured and killed separately. A gateway
- * exits when its IPC channel closes, which happens when this process ends for any reason.
+ * Runs the gateways of `headgate dev` as separate processes, so that each one can be measured and killed on its own. A
+ * gateway exits when its IPC channel closes, which happens whenever this process ends.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,7 +9,7 @@ import type { Closers } from '../../shared/runtime/closers.ts';
 import { environment } from '../../shared/runtime/settings.ts';
 
 type Value = string | number | true | readonly string[] | undefined;
-/** Options of a gateway; an option that is parsed may be given as text. */
+/** Options of a gateway. Options that the gateway parses may be given as text. */
 type GatewayPlan = { readonly [Name in keyof typeof gatewayOptions]?: Value } & { readonly name: string };
 
 export interface RunningChild {
@@ -18,7 +18,7 @@ export interface RunningChild {
   readonly api: string;
   readonly metrics: string;
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
-  /** URL of the playground page. */
+  /** URL of the gateway's playground page. */
   readonly play?: string;
 }
 
@@ -27,11 +27,11 @@ const stopTimeoutMs = 10_000;
 
 interface Starting {
   readonly gatewayToken: string;
-  /** Called when a gateway ends without having been stopped. */
+  /** Called when a gateway ends without having been stopped. `how` describes the exit. */
   readonly onEnd: (name: string, how: string) => void;
 }
 
-/** Starts one gateway and resolves once it is ready. `closers` stop it, even if it never becomes ready. */
+/** Starts one gateway and resolves once it is ready. Its entry in `closers` stops it, even if it never becomes ready. */
 export async function startChild(
   plan: GatewayPlan,
   { gatewayToken, onEnd }: Starting,
@@ -44,7 +44,8 @@ export async function startChild(
   const child = fork(process.argv[1] ?? '', ['gateway', ...flags], {
     env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    // Only this process handles Ctrl-C and drains its gateways. A second signal would end them at once.
+    // The gateway is detached, because only this process handles Ctrl-C. A second signal would end a gateway without
+    // draining.
     detached: true,
   });
   let stopping = false;
@@ -75,14 +76,14 @@ const withheldFromGateways = [
   'HEADGATE_GATEWAY_TOKEN_PREVIOUS',
 ];
 
-/** Environment of a gateway, without operator secrets, because clients can reach that process. */
+/** Returns the environment of a gateway. It contains no secrets of the operator, because clients can reach the gateway. */
 function gatewayEnvironment(gatewayToken: string): NodeJS.ProcessEnv {
   const env = { HEADGATE_LOG_LEVEL: 'warn', ...environment, HEADGATE_GATEWAY_TOKEN: gatewayToken };
   for (const name of withheldFromGateways) Reflect.deleteProperty(env, name);
   return env;
 }
 
-/** Repeats a flag for each of its values; empty if there is none. */
+/** Repeats a flag for each of its values. Returns nothing if there are no values. */
 function flag(name: string, value: Value): string[] {
   if (value === true) return [name];
   return [value ?? []].flat().flatMap((each) => [name, String(each)]);

@@ -1,13 +1,13 @@
 /**
- * Stores the keys and node tokens of `headgate dev`, readable only by their owner, because the admin API returns their values
- * only once. A revoked one is replaced at the next start.
+ * Stores the keys and node tokens of `headgate dev`, because the admin API returns their values only once. Only the owner can
+ * read the file. A revoked key or token is replaced at the next start.
  */
 import { existsSync } from 'node:fs';
 import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { writeJsonAtomically } from '../../shared/runtime/ready-file.ts';
 import type { DevAdmin, DevSecret } from './dev-admin.ts';
 
-/** Returns a key for each organisation, by organisation id. */
+/** Returns a key for each organisation, by the organisation's id. */
 export async function demoKeys(admin: DevAdmin, path: string): Promise<Record<string, string>> {
   const active = new Set(await admin.activeKeys());
   const organisations = (await admin.organisations()).map(({ id }) => id);
@@ -17,7 +17,7 @@ export async function demoKeys(admin: DevAdmin, path: string): Promise<Record<st
   });
 }
 
-/** Returns a token for each node, by node id. */
+/** Returns a token for each node, by the node's id. */
 export function nodeTokens(
   admin: DevAdmin,
   path: string,

@@ -1,4 +1,4 @@
-/** The `headgate dev` command: runs the whole service on an embedded log. */
+/** The `headgate dev` command, which runs the whole service on an embedded log. */
 import { mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { hostname } from 'node:os';
@@ -31,7 +31,7 @@ import type { RunningChild } from './dev-gateways.ts';
 
 const firstSimulatedPort = 9001;
 const portDefault = 8080;
-/** Ports that belong to the default port. */
+/** Ports of the other listeners if the inference API has its default port. */
 const standardPorts = { admin: 8081, console: 8082, play: 8083, stack: 8101, metrics: 9464 } as const;
 const portMax = 65_535;
 const portsBetweenGateways = 10;
@@ -93,7 +93,7 @@ export function devCommand(program: Command): void {
   addOptions(command, devOptions).action(run);
 }
 
-/** Default port of a listener. It moves with --port, for a second fleet. Returns 0 (a free port) if it is too high. */
+/** Default port of a listener. It moves with --port, so that a second fleet can run. Returns 0 (a free port) if too high. */
 function following(port: number, other: keyof typeof standardPorts): number {
   const wanted = standardPorts[other] + port - portDefault;
   return port === 0 || wanted > portMax ? 0 : wanted;
@@ -119,7 +119,7 @@ async function run(options: Options): Promise<void> {
   await openAll(logger, async (closers) => {
     const folder = lockDataFolder(dataDir);
     closers.add(() => folder.release());
-    // Closed after the control plane, so that it does not log the end of the simulated nodes as a failure.
+    // Closed after the control plane, so that the control plane does not log the end of the simulated nodes as a failure.
     const fleet: { close?: () => Promise<void> } = {};
     closers.add(async () => fleet.close?.());
     const operatorToken =
@@ -167,17 +167,17 @@ function hasDemo({ demo }: Options): boolean {
   return !isOn(noDemo, demo ? undefined : true);
 }
 
-/** Whether only this machine can reach the listeners. */
+/** Whether only this machine can reach listeners at the address. */
 function isLoopback(bind: string): boolean {
   return /^(?:127\.|::1$|localhost$)/.test(bind);
 }
 
-/** Host names that browsers may use. They include this machine's name if other machines can reach the fleet. */
+/** Host names that browsers may use. If other machines can reach the fleet, they include the name of this machine. */
 function browserNames(bind: string, names: readonly string[]): readonly string[] {
   return isLoopback(bind) ? names : [...names, hostname()];
 }
 
-/** Options of the console. Members can sign in with a button only if no other machine can reach the page. */
+/** Options of the console. The buttons that sign in as a member are offered only if no other machine can reach the page. */
 function consoleOptions(options: Options) {
   const { bind, port, consolePort, consoleHost, consoleUrl, fleet } = options;
   const isLocal = isLoopback(bind) && consoleHost.length === 0 && consoleUrl === undefined;
@@ -268,13 +268,13 @@ async function startGateways(
     keepAlive: options.keepAlive,
     consoleUrl: options.consoleUrl ?? base.console,
     playHost: browserNames(options.bind, options.playHost),
-    // Clients on other machines or outside a container use names that this machine does not know.
+    // Clients on other machines, or outside a container, may use host names that this machine does not know.
     sharedHost:
       readSetting('HEADGATE_SHARED_HOST') ??
       (isLoopback(options.bind) ? `127.0.0.1,localhost,${options.bind}` : '*'),
     trustedProxies: options.trustedProxies,
     ...{ drainDelay: 0, drainTimeout: 5 },
-    // The control plane runs on this machine, whatever its address is.
+    // Plain HTTP is safe here, because the control plane runs on this machine.
     insecureSnapshots: true as const,
   };
   const playDefault = visitors ? following(options.port, 'play') : undefined;
@@ -301,7 +301,7 @@ async function startGateways(
   );
 }
 
-/** Whether a port is free. No option sets the ports of stacks, so a port in use is replaced by a free one. */
+/** Whether a port is free. A stack's port that is in use is replaced by a free one, because no option sets these ports. */
 async function canListen(host: string, port: number): Promise<boolean> {
   if (port > portMax) return false;
   const server = createServer();
@@ -315,7 +315,7 @@ async function canListen(host: string, port: number): Promise<boolean> {
   }
 }
 
-/** Waits for the nodes' first health reports, so that the printed commands work. */
+/** Waits for the first health reports of the nodes, so that the printed commands work. */
 async function nodesUp(admin: { nodes(): Promise<readonly { up: boolean }[]> }): Promise<void> {
   const until = performance.now() + 10_000;
   while (performance.now() < until && !(await admin.nodes()).every(({ up }) => up))

@@ -1,10 +1,10 @@
-// Finds the commit of the sources in the working folder, for the version of a build.
+// Finds the commit of the sources in the working folder. It becomes part of a build's version.
 import { spawnSync } from 'node:child_process';
 import { realpathSync } from 'node:fs';
 
 /**
- * Returns `gCOMMIT`, followed by `.changed` if tracked files were modified; undefined outside the project's git. A build
- * without a git folder, such as the image, receives the commit in a variable.
+ * Returns `gCOMMIT`, with `.changed` appended if tracked files were modified, or undefined outside the project's git. A build
+ * without a git folder, such as that of the image, reads the commit from a variable.
  */
 export function buildCommit() {
   const given = process.env.HEADGATE_BUILD_REVISION ?? '';

@@ -1,4 +1,4 @@
-// Builds the web pages into dist/console and dist/play. File names contain a hash, and each file is compressed once here.
+// Builds the web pages into dist/console and dist/play. File names contain a hash, and each file is compressed here once.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
@@ -18,7 +18,7 @@ async function buildPages(root, outDir) {
       outDir: join(process.cwd(), outDir),
       emptyOutDir: true,
       target: 'es2022',
-      // The pages' content policy only allows files of their own origin, so nothing may be inlined.
+      // Nothing may be inlined, because the pages' content policy allows only files of their own origin.
       assetsInlineLimit: 0,
       modulePreload: { polyfill: false },
     },

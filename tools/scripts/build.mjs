@@ -1,10 +1,11 @@
-// Compiles the sources to dist/, builds the web pages and records the commit. Does nothing in a package without sources.
+// Compiles the sources into dist/, builds the web pages and records the commit. Does nothing in a package that has no
+// sources.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { buildCommit } from './build-commit.mjs';
 
 if (existsSync('tsconfig.json') && existsSync('node_modules/typescript')) {
-  // The compiler does not rewrite files that it wrote before, so files removed from dist/ would stay missing.
+  // The compiler does not write a file again that it has written before, so files deleted from dist/ would stay missing.
   if (!isBuilt()) rmSync('dist/build.tsbuildinfo', { force: true });
   const run = spawnSync(process.execPath, ['node_modules/typescript/bin/tsc'], { stdio: 'inherit' });
   if (run.status !== 0) process.exit(run.status ?? 1);
@@ -14,7 +15,7 @@ if (existsSync('tsconfig.json') && existsSync('node_modules/typescript')) {
   if (pages.status !== 0) process.exit(pages.status ?? 1);
 }
 
-/** Whether every source file has its output. */
+/** Returns whether dist/ contains the output of every source file. */
 function isBuilt() {
   const { include } = JSON.parse(readFileSync('tsconfig.json', 'utf8'));
   return include.every((folder) =>

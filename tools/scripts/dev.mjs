@@ -1,5 +1,5 @@
-// `npm run dev`: runs the whole service, and rebuilds and restarts it whenever a source changes. Arguments go to that
-// service, `headgate dev`. After a failed build, the running service stays up until a build succeeds.
+// `npm run dev`: runs the whole service (`headgate dev`), and rebuilds and restarts it whenever a source file changes. All
+// arguments are passed to the service. After a failed build, the old service keeps running until a build succeeds.
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
@@ -17,12 +17,12 @@ function start() {
   });
 }
 
-/** Stops the service and resolves when it has ended. It has a second to drain. */
+/** Stops the service and resolves when it has ended. The service has one second to drain. */
 async function stop() {
   if (!service || service.exitCode !== null || service.signalCode !== null) return;
   const ended = new Promise((resolve) => service.once('exit', resolve));
   service.kill('SIGTERM');
-  // A second signal ends the drain.
+  // A second signal stops the service without waiting for the drain.
   const impatient = setTimeout(() => service.kill('SIGTERM'), 1000);
   await ended;
   clearTimeout(impatient);

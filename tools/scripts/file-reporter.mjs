@@ -1,4 +1,4 @@
-// A Vitest reporter that writes the results that tools/scripts/test-verdict.mjs needs to the file in HEADGATE_TEST_REPORT.
+// Vitest reporter that writes the results to the file in HEADGATE_TEST_REPORT, for tools/scripts/test-verdict.mjs.
 import { writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
 
@@ -29,7 +29,7 @@ export default class FileReporter {
   }
 }
 
-/** Counts a test as one failure, however many errors it has. */
+/** Counts each failed test once, however many errors it has. */
 function failuresOf(test, errors = []) {
   return errors.length === 0 ? [] : [{ test, message: errors.map(({ message }) => message).join('\n') }];
 }

@@ -1,6 +1,6 @@
-// Builds the image: `npm run image [-- --tag NAME] [--base IMAGE | --stand-in]`, with docker, podman or buildah, whichever is
-// installed. Without access to an image registry, `--stand-in` builds the base here: Debian with mmdebstrap (as root), Node
-// and npm from npm packages. Prints the size and the layers; the last line is the image name.
+// Builds the image: `npm run image [-- --tag NAME] [--base IMAGE | --stand-in]`. It uses docker, podman or buildah, whichever
+// is installed. If no image registry can be reached, `--stand-in` builds a base here: Debian with mmdebstrap (as root), and
+// Node and npm from npm packages. Prints the size and the layers; the last line is the name of the image.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, realpathSync, renameSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -29,7 +29,7 @@ function run(command, args) {
 const output = (command, args) => execFileSync(command, args, { cwd: root, encoding: 'utf8' }).trim();
 const works = (command, args) => spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 
-/** Works without a daemon or user namespaces, which containers and CI machines rarely have. */
+/** This storage driver works without a daemon and without user namespaces, which containers and CI machines rarely have. */
 const storage = ['--storage-driver', 'vfs'];
 const buildah = (...words) => run('buildah', [...storage, ...words]);
 const builders = {
@@ -43,7 +43,7 @@ const builders = {
 const name = Object.keys(builders).find((each) => builders[each].isThere());
 if (!name) fail('npm run image needs docker, podman or buildah (Debian: apt-get install buildah).');
 
-/** Installs Node 24 for this platform and npm, and returns their node_modules folder. */
+/** Installs Node 24 for this platform and npm. Returns their node_modules folder. */
 function nodePackages() {
   const prefix = join(root, '.cache', 'image-node-24');
   const platform = `node-${process.platform}-${process.arch}`;
@@ -55,7 +55,7 @@ function nodePackages() {
   return { node: realpathSync(join(folder, platform, 'bin')), npm: realpathSync(join(folder, 'npm')) };
 }
 
-/** Builds a base from Debian's smallest package set and Node, and caches it for the next build. */
+/** Builds a base image from Debian's smallest package set and Node, and caches it for the next build. */
 function standIn() {
   if (name !== 'buildah') fail('--stand-in needs buildah (Debian: apt-get install buildah mmdebstrap).');
   const image = 'localhost/headgate-base';
@@ -77,7 +77,7 @@ function standIn() {
   return image;
 }
 
-/** Makes the certificate authority of a proxy in front of the package registry readable within the build. */
+/** Lets the build read the certificate authority of a proxy in front of the package registry. */
 function authority() {
   const path = process.env.NODE_EXTRA_CA_CERTS;
   if (name === 'docker' || !path || !existsSync(path)) return [];

@@ -1,6 +1,6 @@
-// `npm test -- --nightly [TEXT...]`: runs every long form of the tests in sequence and unattended, for hours. A step that
-// fails or reaches its deadline does not stop the next. .cache/nightly/ contains the outputs and a report, which is updated
-// after each step. TEXT selects the steps whose names contain it.
+// `npm test -- --nightly [TEXT...]`: runs the long form of every test in sequence, unattended and for hours. A step that
+// fails or reaches its deadline does not stop the next one. .cache/nightly/ contains the outputs and a report, which is
+// updated after each step. TEXT selects the steps whose names contain it.
 import { spawn, spawnSync } from 'node:child_process';
 import { createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,13 +10,13 @@ const script = (name, ...words) => [process.execPath, `tools/scripts/${name}.mjs
 const built = (...words) => script('run-built', ...words);
 const suite = script('test', '--all', '--tenfold');
 
-/** Scenario names, parsed from the error that the command prints without arguments. */
+/** Returns the names of the scenarios, which the command prints in an error if it has no arguments. */
 function chaosScenarios() {
   const { stderr } = spawnSync(process.execPath, ['dist/test/chaos/main.js'], { encoding: 'utf8' });
   return (/NAME is one of: (.*)/.exec(stderr)?.[1] ?? '').split(', ');
 }
 
-/** Name, deadline in minutes, command. */
+/** Steps, each with its name, its deadline in minutes and its command. */
 const steps = () => [
   ['suite', 300, script('test-verdict', ...suite)],
   ['mutations', 120, built('test/mutation/main')],
@@ -36,11 +36,11 @@ function end(child, signal) {
   try {
     process.kill(-child.pid, signal);
   } catch {
-    // The process has already ended.
+    // The process has already ended, so there is nothing to kill.
   }
 }
 
-/** Runs a step and resolves with its result. It is its own process group, so that all of it ends at the deadline. */
+/** Runs a step and resolves to its result. The step is a process group of its own, so that all of it ends at the deadline. */
 function run([name, minutes, [command, ...args]]) {
   const path = join(folder, `${name}.log`);
   const output = createWriteStream(path);
@@ -82,7 +82,7 @@ function reportOf(results) {
   return [head, '| step | result | seconds | output |\n|---|---|--:|---|', ...rows, '', ...ends].join('\n');
 }
 
-/** Runs the steps whose names contain one of the texts, or all steps if there are none. Resolves to an exit code. */
+/** Runs the steps whose names contain one of the texts, or all steps if no text is given. Resolves to an exit code. */
 export async function runNightly(texts) {
   let isStopped = false;
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'])

@@ -1,5 +1,5 @@
-// Creates README's pictures (docs/pictures/*.png) and the section between its two marks from the demo fleet. Run `npm run
-// build && npm run pictures`; it needs /usr/bin/chromium.
+// Creates the pictures of the README (docs/pictures/*.png) and the section between its two marks, both from the demo fleet.
+// Run `npm run build && npm run pictures`. It needs /usr/bin/chromium.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
@@ -18,7 +18,7 @@ const fleet = await ConsoleFleet.start();
 const traffic = new AbortController();
 const sending = sendUntil(traffic.signal);
 try {
-  // Wait until plots and lists contain data.
+  // Plots and lists need this time to fill with data.
   await sleep(15_000);
   await takePictures();
   const session = await terminalSession();
@@ -45,7 +45,7 @@ async function ask(organisation, model, prompt) {
   return { request: answer.headers.get('x-request-id'), status: answer.status };
 }
 
-/** Sends requests until the plan refuses one. Other requests of the organisation may cause a different refusal first. */
+/** Sends requests until the plan refuses one. The organisation's other requests may at first cause a different refusal. */
 async function refusedByPlan() {
   for (;;) {
     const { request, status } = await ask('cedar', 'echo-large', 'words');
@@ -54,7 +54,7 @@ async function refusedByPlan() {
   }
 }
 
-/** Sends a mix of requests, most of which are served and some refused. */
+/** Sends various requests, most of which are served and some of which are refused. */
 async function sendUntil(signal) {
   const kinds = [
     ...[
@@ -87,7 +87,7 @@ async function takePictures() {
     await page.goto(`/explain?request=${refused}`);
     await heading(page, 'Explain').waitFor();
     await page.getByRole('list', { name: 'Steps' }).waitFor();
-    // Scroll past the form to the verdict and the steps.
+    // Scrolls past the form to the verdict and the steps.
     await page.mouse.wheel(0, 260);
     await sleep(500);
     await save(page, 'explanation');
@@ -100,7 +100,7 @@ async function save(page, name) {
   if (statSync(path).size > bytesMax) throw new Error(`${path} is larger than ${bytesMax} bytes`);
 }
 
-/** Output of these commands, each below its prompt. */
+/** Returns the output of the commands, each below its prompt. */
 async function terminalSession() {
   const tail = await run(['requests', 'tail', '-o', 'table'], { lines: linesOfTail });
   const refused = await refusedByPlan();
@@ -123,7 +123,7 @@ async function terminalSession() {
   return texts.join('');
 }
 
-/** Shortens an explanation to its verdict, the first steps, the failed steps and the text after the steps. */
+/** Shortens an explanation to its verdict, its first steps, the failed steps and the text after the steps. */
 function shortened(explained) {
   const isStep = (line) => /^ {2}\S/.test(line);
   const lines = explained.split('\n').filter((line) => line.trim() !== '');

@@ -1,4 +1,4 @@
-// Generates docs/cli.md from the built commands: npm run build && npm run reference.
+// Generates docs/cli.md from the built commands. Run `npm run build && npm run reference`.
 import { writeFileSync } from 'node:fs';
 import { processCommands } from '../../dist/cli/program.js';
 import { buildProgram } from '../../dist/cli/run.js';

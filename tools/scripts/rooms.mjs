@@ -1,8 +1,8 @@
 /**
- * Checks the size of each room (a folder) and the imports of all sources, including types. A room may have the number of
- * lines in its entry and import the rooms that the entry names, in the order of the two roads (ARCHITECTURE.md), without
- * cycles. Only its owner imports a driver, the product never imports tests, every export is imported somewhere, no two
- * exported types of the product share a name, and only one module reads the wall clock.
+ * Checks the size of each room (a folder) and the imports of all sources, including imports of types. The entry of a room
+ * states the number of lines that it may have and the rooms that it may import, in the order of the two roads
+ * (ARCHITECTURE.md) and without cycles. Each driver is imported only by its owner, the product never imports tests, every
+ * export is imported somewhere, no two exported types of the product share a name, and only one module reads the wall clock.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -10,11 +10,11 @@ import { dirname, join } from 'node:path';
 const schemas = ['schemas', 'schemas/events', 'schemas/api', 'schemas/records', 'schemas/admin'];
 const plumbing = [...schemas, 'shared/runtime', 'shared/ids'];
 const log = [...plumbing, 'shared/log/core', 'shared/log'];
-/** Rooms that a decision may import; they exclude the log, drivers and servers. */
+/** Rooms that decisions may import. The log, drivers and servers are not among them. */
 const decision = [...plumbing, 'shared/engines', 'shared/snapshot', 'shared/decision'];
 const folded = [...log, 'shared/snapshot', 'shared/usage', 'shared/status', 'shared/limits'];
 
-/** Creates the entries of rooms, each of which may import the ones before it. */
+/** Creates the entries of a list of rooms in which each room may import the ones before it. */
 function inOrder(base, rows) {
   const earlier = [];
   return Object.fromEntries(
@@ -26,7 +26,7 @@ function inOrder(base, rows) {
   );
 }
 
-/** Rooms on a request's way to a node and back, in order. */
+/** Rooms on the way of a request to a node and back, in this order. */
 const requestRoad = inOrder(decision, [
   ['data-plane/surfaces/common', 2800],
   ['data-plane/http', 2300],
@@ -56,7 +56,7 @@ const controlPlane = inOrder(folded, [
   ['control-plane', 500],
 ]);
 
-/** Maximum number of source lines of each room without tests, and the other rooms that it may import. */
+/** Entry of each room: the maximum number of source lines without tests, and the other rooms that it may import. */
 const rooms = {
   ...inOrder(
     [],
@@ -146,7 +146,7 @@ const rooms = {
     ],
   ],
   cli: [300, ['shared/runtime', 'cli/terminal', 'cli/commands', 'cli/processes', 'tools/dev']],
-  // Browsers only receive the schemas, because types from other rooms leave nothing in the built files.
+  // Only the schemas are sent to browsers, because types from other rooms leave nothing in the built files.
   ...inOrder(schemas, [
     ['console/lib', 1850],
     ['console/ui', 2250],
@@ -170,7 +170,7 @@ const rooms = {
   ],
 };
 
-/** Workshop folders, which only have a budget and may import anything. */
+/** Folders that are not part of the product. Their size is limited, but they may import anything. */
 const workshop = {
   'tools/bench': 1250,
   'tools/bench/support': 650,
@@ -189,7 +189,7 @@ const drivers = [
   [/^@?fastify/, /^control-plane\/(admin-api|console-server)\//],
 ];
 
-/** Files that only the named files of other rooms may import. */
+/** Files of a room that only the listed files of other rooms may import. */
 const doors = [
   [
     /^data-plane\/http\/(?:message-\w+|head-readers|field-reader|characters|header-object|faults)\.ts$/,
@@ -213,12 +213,12 @@ const statement = /(?:^|\n)(?:import|export)\s+(?:type\s+)?([\w*{][^'";]*?)?(?:\
 const dynamic = /(?:\{([^{}]*)\} = \(?await )?\bimport\(\s*'([^']+)'\s*\)\)?(?:\.(\w+))?/g;
 const workerFile = /new URL\(\s*'(\.[^']+)'/g;
 
-/** Exported names of an import or export list, without their local aliases. */
+/** Returns the names in an import or export list, without their local aliases. */
 function namesIn(list) {
   return list.split(',').flatMap((name) => /^\s*(?:type\s+)?(\w+|\*)/.exec(name)?.[1] ?? []);
 }
 
-/** Imports of a file. `names` contains the imported names, or '*' for a whole module. */
+/** Returns the imports of a file. `names` contains the imported names, or '*' for a whole module. */
 function importsOf(path) {
   const text = readFileSync(path, 'utf8');
   const found = [];
@@ -262,7 +262,7 @@ function checkDoors(path, { to }) {
   for (const [inside, users] of doors)
     if (inside.test(to ?? '') && !users.test(path)) faults.push(`${path}: only ${users} may import ${to}`);
 }
-/** Finds each import cycle once, as the list of its members. */
+/** Finds each import cycle once. A cycle is the list of its members. */
 function circles(edges) {
   const state = new Map();
   const found = [];
@@ -308,14 +308,14 @@ for (const path of files) {
   if (names.has('*')) continue;
   const text = readFileSync(path, 'utf8');
   for (const [, kind, name] of text.matchAll(exported)) {
-    // A type in the signature of another export is part of the interface.
+    // A type in the signature of another export counts as imported, because it is part of that interface.
     const isSignature = /interface|type/.test(kind) && text.split(new RegExp(`\\b${name}\\b`)).length > 2;
     if (!names.has(name) && !isSignature)
       faults.push(`${path}: nothing imports ${name}, so it needs no export`);
   }
 }
 
-/** Each type name has one meaning, so a reader who searches for it finds one declaration. */
+/** Each type name must have one meaning, so that a search for the name finds a single declaration. */
 const typeOwners = new Map();
 for (const path of files) {
   if (isTest(path) || !/\.tsx?$/.test(path)) continue;
@@ -327,7 +327,7 @@ for (const path of files) {
   }
 }
 
-/** Browser pages and the simulator may read the wall clock, because they do not compare it with times of other machines. */
+/** Browser pages and the simulator may read the wall clock, because they do not compare it with other machines' times. */
 const hasOwnClock = /^(?:console|tools\/dev|tools\/simulator)\//;
 for (const path of files) {
   if (isTest(path) || hasOwnClock.test(path) || path === 'shared/runtime/clock.ts') continue;

@@ -1,5 +1,6 @@
-// Builds, then runs a built module with its arguments: `node tools/scripts/run-built.mjs test/fuzz/main --seconds 60`. Each
-// module's head comment explains these. Given a folder, the next argument names the module; without one, lists them.
+// Builds the project, then runs a built module with arguments: `node tools/scripts/run-built.mjs test/fuzz/main --seconds
+// 60`. The head comment of the module explains its arguments. If a folder is given, the next argument names the module in it;
+// without one, the modules are listed.
 import { spawnSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { basename } from 'node:path';

@@ -1,5 +1,6 @@
-// Prints a CycloneDX bill of materials of the runtime packages: `npm run --silent sbom > headgate.cdx.json`. It reads the
-// lock file, so it matches the image and `npm ci`. `npm sbom` omits packages that development also needs (npm 11.19).
+// Prints a CycloneDX bill of materials of the packages used at run time: `npm run --silent sbom > headgate.cdx.json`. It
+// reads the lock file, so it matches the image and `npm ci`. The command `npm sbom` is not used, because it omits packages
+// that development also needs (npm 11.19).
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 
@@ -11,7 +12,7 @@ const installed = new Map(Object.entries(packages).filter(([path, { dev }]) => p
 const nameOf = (path) => packages[path].name ?? path.split('node_modules/').pop();
 const purlOf = (path) => `pkg:npm/${nameOf(path).replace('@', '%40')}@${packages[path].version}`;
 
-/** Finds the folder from which a package loads another: its own, or one above it. */
+/** Finds the folder from which a package loads another package: its own node_modules folder, or one above it. */
 function pathOf(from, wanted) {
   for (let folder = from; ; folder = folder.slice(0, Math.max(0, folder.lastIndexOf('/node_modules/')))) {
     const path = `${folder === '' ? '' : `${folder}/`}node_modules/${wanted}`;

@@ -1,5 +1,5 @@
-// Tests the gateway with real client libraries: installs them outside the project, builds the service and runs the clients
-// suite. Needs Python 3 with venv and, the first time, the npm and PyPI registries. Arguments go to vitest.
+// Tests the gateway with real client libraries. It installs them outside the project, builds the service and runs the clients
+// suite. It needs Python 3 with venv and, the first time, the npm and PyPI registries. Arguments are passed to vitest.
 import { spawnSync } from 'node:child_process';
 
 const steps = [

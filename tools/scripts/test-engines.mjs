@@ -1,5 +1,6 @@
-// Tests the gateway with Ollama, vLLM and SGLang: installs them into .cache/engines and runs the engines suite. The first run
-// takes gigabytes and tens of minutes, later ones some minutes. To select engines: npm run test:engines -- vllm
+// Tests the gateway with Ollama, vLLM and SGLang. It installs them into .cache/engines and runs the engines suite. The first
+// run takes gigabytes of disk space and tens of minutes; later runs take some minutes. To select engines, run for example:
+// npm run test:engines -- vllm
 import { spawnSync } from 'node:child_process';
 
 const engines = process.argv.length > 2 ? process.argv.slice(2) : ['ollama', 'vllm', 'sglang'];
@@ -9,7 +10,7 @@ for (const engine of engines) {
     ['node', ['test/engines/install.mjs', engine]],
     ['npx', ['--no-install', 'vitest', 'run', '--project', 'engines', `${engine}.engines`]],
   ];
-  // An engine that cannot be installed does not stop the others.
+  // If one engine cannot be installed, the others are tested anyway.
   const broken = steps.find(([command, args]) => spawnSync(command, args, { stdio: 'inherit' }).status !== 0);
   if (broken) process.stderr.write(`\n*** ${engine}: ${broken[0]} ${broken[1].join(' ')} failed ***\n`);
   failed ||= broken !== undefined;

@@ -1,5 +1,6 @@
-// Runs every test on other Node versions: `npm run test:node -- 22 24`. Each version is an npm package with headers, for
-// building the native module. The project and its history, which some tests read, are copied and tested elsewhere.
+// Runs every test on other versions of Node: `npm run test:node -- 22 24`. Each version comes from an npm package with
+// headers, which are needed to build the native module. The project is copied with its history, which some tests read, and is
+// tested in the copy.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,7 +16,7 @@ function run(command, args, options) {
   return status === 0;
 }
 
-/** Installs a Node version once and returns its folder. */
+/** Installs a version of Node, if that was not done before. Returns its folder. */
 function provide(version) {
   const prefix = join(cache, `node-${version}`);
   const name = `node-${process.platform}-${process.arch}`;
@@ -31,7 +32,7 @@ function testOn(version) {
   if (!node) return false;
   const copy = mkdtempSync(join(tmpdir(), `headgate-node-${version}-`));
   try {
-    // One test runs the build as another user.
+    // Others may read the copy, because one test runs the build as another user.
     chmodSync(copy, 0o755);
     cpSync(root, copy, { recursive: true, filter: (path) => !apart.has(path) });
     mkdirSync(cache, { recursive: true });

@@ -1,5 +1,5 @@
 // Usage: node tools/scripts/test-verdict.mjs COMMAND... Runs a Vitest command and reports where its time went. If a file
-// fails whose timing depends on the machine, it runs once more, alone. Tests that pass then count as passed, and both they
+// fails whose timing depends on the machine, it runs once more, alone. Tests that then pass count as passed. Both these tests
 // and failures are listed. The last line is `N passed, N failed`.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** Projects, folders and helpers whose failures may be the machine's fault, up to `againMax` of them. */
+/** Projects, folders and helpers whose failures may be caused by a busy machine. At most `againMax` files run again. */
 const onMachine = ['process', 'kafka', 'browser', 'llamacpp'];
 const fleets = 'test/';
 const waits = /\/support\/until\.ts'/;
@@ -16,7 +16,7 @@ const againMax = 10;
 const reporter = fileURLToPath(new URL('file-reporter.mjs', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'headgate-verdict-'));
 
-/** Runs a command. A run without a report ended before its tests did. */
+/** Runs a command and returns its report. If there is no report, the run ended before its tests did. */
 function run(command, args) {
   const path = join(folder, 'report.json');
   rmSync(path, { force: true });
@@ -47,7 +47,7 @@ function printSeconds(files) {
   for (const { file, seconds } of slowest) console.log(`${seconds.toFixed(0).padStart(6)}  ${file}`);
 }
 
-/** Runs a file alone and returns its new result if everything passed. */
+/** Runs a file alone. Returns its new result if everything passed. */
 function alone({ project, file }) {
   console.log(`\nonce more, alone: ${file}`);
   const words = ['--no-install', 'vitest', 'run', '--project', project, file];
@@ -78,7 +78,7 @@ const files = first.files.map((file) => again.get(file) ?? file);
 for (const file of failing)
   print(again.get(file) === undefined ? 'failed' : 'passed only when run alone', file);
 print('failed', { file: '(the run)', failures: first.unhandled });
-// A failing status that no test explains, such as that of a suite that cannot run here, counts as a failure.
+// A failing status counts as a failure even if no test explains it, which happens if a suite cannot run here.
 const isUnexplained =
   first.status !== 0 && (failing.length + first.unhandled.length === 0 || first.status !== 1);
 if (isUnexplained) console.log(`failed: (the run): status ${first.status}`);

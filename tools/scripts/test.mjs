@@ -1,7 +1,7 @@
-// The test command. `npm test` runs the fast tier, a smoke test of real processes, and one of Kafka if possible. `--all` runs
-// every suite that this machine can run, `--tenfold` with ten times the runs of each property, and `--nightly` all long
-// forms. Suites that cannot run are reported; HEADGATE_REQUIRE=kafka,llamacpp,chromium,helm makes them failures.
-// `--part=unit`, `process` or `kafka` runs one part. Other arguments go to vitest.
+// The test command. `npm test` runs the fast tier, a smoke test of real processes and, if possible, a smoke test of Kafka.
+// `--all` runs every suite that this machine can run, `--tenfold` does so with ten times the runs of each property, and
+// `--nightly` runs all long forms. Suites that cannot run are reported; with HEADGATE_REQUIRE=kafka,llamacpp,chromium,helm
+// they are failures. `--part=unit`, `process` or `kafka` runs one part. All other arguments are passed to vitest.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 
@@ -32,7 +32,7 @@ function has(command, args) {
   return spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 }
 
-/** Adds a suite if its requirements are met. */
+/** Adds a suite to the run if nothing that it requires is missing. */
 function offer(suite, project, missing) {
   if (missing.length === 0) projects.push(project);
   else if (isInPart(project)) skipped.push({ suite, why: `needs ${missing.join(' and ')}` });
@@ -50,13 +50,13 @@ if (isAll) {
 }
 if (isAll && isInPart('llamacpp'))
   offer('llamacpp', 'llamacpp', missingAfter('test/engines/install.mjs', 'llamacpp'));
-// Unit tests cover the Helm chart if its tools are installed.
+// The unit tests also test the Helm chart if its tools are installed.
 if (isAll && isInPart('unit')) {
   const missing = missingAfter('test/deploy/install.mjs');
   if (missing.length > 0) skipped.push({ suite: 'helm', why: `needs ${missing.join(' and ')}` });
 }
 
-/** Runs an install script and returns what is missing. What it installs is small and stays in .cache. */
+/** Runs a script that installs something small into .cache. Returns what is still missing afterwards. */
 function missingAfter(...script) {
   const { status, stderr } = spawnSync('node', script, { encoding: 'utf8' });
   const why = stderr.trim().split('\n').pop();
@@ -71,5 +71,5 @@ const run = spawnSync('npx', [...args, ...rest], {
 });
 for (const { suite, why } of skipped) console.error(`\n*** SKIPPED: the ${suite} suite ${why} ***`);
 const isComplete = skipped.every(({ suite }) => !required.has(suite));
-// A separate status distinguishes an incomplete run from failed tests.
+// An incomplete run has a status of its own, so that it can be told apart from failed tests.
 process.exit(isComplete ? (run.status ?? 1) : 3);

@@ -1,10 +1,10 @@
 // `npm run upgrade-test`: upgrades a running fleet under load from the previous version to this build, one process at a time,
-// and back. The previous version comes from this repository's history and is installed once, in .cache.
+// and then downgrades it. The previous version is built from this repository's history and installed once, in .cache.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 
-/** Commit of version 0.2.0. */
+/** Commit that was released as version 0.2.0. */
 const before = '21f2b6ad';
 const root = resolve(import.meta.dirname, '../..');
 const folder = join(root, '.cache', `headgate-${before}`);
@@ -15,7 +15,7 @@ function run(command, args, options = {}) {
   return status ?? 1;
 }
 
-/** Installs the previous version. An interrupted installation is never reused. */
+/** Installs the previous version. An installation that was interrupted is never reused. */
 function provide() {
   if (existsSync(join(folder, 'dist/cli/headgate.js'))) return 0;
   const part = `${folder}.part`;

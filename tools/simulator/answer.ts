@@ -1,6 +1,6 @@
 /**
- * Computes a simulated node's answer to a chat request: the tokens of every choice, their finish reasons and the usage. It is
- * a pure function of the request. chat-frames.ts encodes the answer.
+ * Computes the answer of a simulated node to a chat request: the tokens and finish reason of every choice, and the usage. The
+ * answer depends only on the request. chat-frames.ts encodes it.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { parseRequestedCalls, type RequestedCall } from './asked-calls.ts';
@@ -8,10 +8,10 @@ import type { SimChatRequest, Tool } from './chat-request.ts';
 import { sampleValue } from './json-sample.ts';
 import { cutAtStop, echo, pieces, promptTokens, wordsAsked } from './text.ts';
 
-/** Number of words in the reasoning before an answer, if `reasoning_effort` requests reasoning. */
+/** Number of words of reasoning before an answer, if `reasoning_effort` asks for reasoning. */
 const reasoningWords = 6;
 
-/** A token of an answer. `tool` is the index of the tool call that it belongs to. */
+/** Token of an answer. `tool` is the index of the tool call to which the token belongs. */
 export interface Token {
   readonly kind: 'reasoning' | 'content' | 'tool';
   readonly text: string;
@@ -20,10 +20,10 @@ export interface Token {
 
 export interface Choice {
   readonly tokens: readonly Token[];
-  /** Names of the called tools, by index. */
+  /** Names of the tools that the answer calls, by index. */
   readonly calls: readonly string[];
   readonly finishReason: 'stop' | 'length' | 'tool_calls';
-  /** Stop sequence that ended the choice. */
+  /** Stop sequence that ended the choice, or null if none did. */
   readonly matchedStop: string | null;
 }
 
@@ -31,7 +31,7 @@ export interface SimUsage {
   readonly promptTokens: number;
   readonly completionTokens: number;
   readonly reasoningTokens: number;
-  /** Prompt tokens found in the prefix cache, if the node has one. */
+  /** Number of prompt tokens found in the prefix cache. Absent if the node has no cache. */
   readonly cachedTokens?: number;
 }
 
@@ -46,7 +46,7 @@ export interface AnswerSettings {
   readonly answerWords: number;
 }
 
-/** Creates the answer to a request that passed validation. */
+/** Creates the answer to a request that has passed validation. */
 export function createAnswer(request: SimChatRequest, settings: AnswerSettings): Answer {
   const { contextTokens, dialect } = settings;
   const prompt = Math.min(promptTokens(request.messages), contextTokens);
@@ -57,7 +57,7 @@ export function createAnswer(request: SimChatRequest, settings: AnswerSettings):
   const choices = Array.from({ length: wanted }, (_, index) =>
     createChoice(request, calls, budget, index, settings),
   );
-  // llama.cpp reports the tokens of only one choice.
+  // llama.cpp reports the tokens of only one choice, even if there are several.
   const counted = dialect === 'llamacpp' ? choices.slice(0, 1) : choices;
   const tokens = counted.flatMap((choice) => choice.tokens);
   return {
@@ -70,12 +70,12 @@ export function createAnswer(request: SimChatRequest, settings: AnswerSettings):
   };
 }
 
-/** Tool calls of the answer: forced by the request, or requested by the user's text. */
+/** Plans the tool calls of the answer, which either the request forces or the user's text asks for. */
 function planCalls(request: SimChatRequest): readonly RequestedCall[] {
   const { tools, toolChoice, userText, turnsSinceUser, parallelToolCalls } = request;
   const [first] = tools;
   if (first === undefined || toolChoice === 'none') return [];
-  // Each requested turn happens only once, otherwise an agent would never finish.
+  // Each turn that the text asks for happens only once, because an agent would otherwise never finish.
   const asked = parseRequestedCalls(userText, tools)[turnsSinceUser] ?? [];
   if (typeof toolChoice === 'object') {
     const named = tools.find(({ name }) => name === toolChoice.named);
@@ -104,7 +104,7 @@ function createChoice(
         (text): Token => ({ kind: 'tool', text, tool: call }),
       ),
     );
-    // vLLM ends a forced named call with `stop`.
+    // With vLLM, the finish reason of a forced call to a named tool is `stop`.
     const forced = settings.dialect === 'vllm' && typeof request.toolChoice === 'object';
     const calls = asked.map(({ tool }) => tool.name);
     return within(budget, [...reasoning, ...spoken], {
@@ -131,7 +131,7 @@ function spokenText(
   const format = request.responseFormat;
   if (format === 'json_object') return pieces('{}');
   if (format !== 'text') return pieces(JSON.stringify(sampleValue(format.schema)));
-  // One word more than the budget is enough to see that the budget ended the answer.
+  // One word more than the budget is enough to show that the budget ended the answer.
   return echo(
     request.lastText,
     Math.min(wordsAsked(request.lastText, settings.answerWords), budget + 1),

@@ -1,21 +1,21 @@
 /**
- * Parses tool calls that the user's text requests from a simulated node: `call NAME`, or `call NAME with {…}`. Each line with
- * calls is one turn of the node, and the next line's turn follows their results. Only the end of a long text is read, because
- * agents put the user's text after a long text of their own.
+ * Parses the tool calls that the user's text asks a simulated node to make: `call NAME`, or `call NAME with {…}`. Each line
+ * that contains calls is one turn of the node, and the turn of the next line follows after their results. Only the end of a
+ * long text is searched, because agents put the user's text after a long text of their own.
  */
 import type { Tool } from './chat-request.ts';
 import { isRecord } from './loose.ts';
 
 export interface RequestedCall {
   readonly tool: Tool;
-  /** Input of the call; undefined means the smallest input that the tool allows. */
+  /** Input of the call. If undefined, the node uses the smallest input that the tool allows. */
   readonly input: unknown;
 }
 
-/** Number of characters, at the end of a text, that are searched for calls. */
+/** Number of characters at the end of a text that are searched for calls. */
 const readMax = 4096;
 
-/** Returns the turns that contain calls, in order. Ignores names of tools that were not offered. */
+/** Returns the turns that contain calls, in order. Ignores names of tools that the request does not offer. */
 export function parseRequestedCalls(text: string, tools: readonly Tool[]): readonly RequestedCall[][] {
   const lines = text.slice(-readMax).split('\n');
   return lines.map((line) => parseCalls(line, tools)).filter((calls) => calls.length > 0);
@@ -32,14 +32,14 @@ function parseCalls(line: string, tools: readonly Tool[]): RequestedCall[] {
   return calls;
 }
 
-/** Parses the JSON object at the start of a text. */
+/** Parses the JSON object at the start of a text. Other text may follow the object. */
 function objectAtStart(text: string): unknown {
   for (let end = text.indexOf('}'); end !== -1; end = text.indexOf('}', end + 1)) {
     try {
       const value: unknown = JSON.parse(text.slice(0, end + 1));
       if (isRecord(value)) return value;
     } catch {
-      // The object does not end at this brace.
+      // This brace does not end the object, so the next one is tried.
     }
   }
   return undefined;

@@ -1,4 +1,4 @@
-/** Encodes an answer as one JSON body or as the frames of an event stream, in the format of its engine. */
+/** Encodes an answer either as one JSON body or as the frames of an event stream, in the format of the imitated engine. */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Answer, Choice, Token } from './answer.ts';
 import type { SimChatRequest } from './chat-request.ts';
@@ -6,9 +6,9 @@ import { doneFrame } from './plan.ts';
 
 export interface FrameFacts {
   readonly id: string;
-  /** Creation time, in Unix seconds. */
+  /** Time at which the answer was created, in Unix seconds. */
   readonly created: number;
-  /** Model name that the engine returns. */
+  /** Name of the model as the engine returns it. */
   readonly model: string;
   readonly dialect: Dialect;
 }
@@ -31,7 +31,7 @@ const frameMarks: Readonly<Record<Dialect, string>> = {
   ollama: ',"system_fingerprint":"fp_ollama"',
 };
 
-/** Encodes an answer that is not streamed. */
+/** Encodes an answer that is not streamed as one JSON body. */
 export function chatBody(request: SimChatRequest, answer: Answer, facts: FrameFacts): unknown {
   const { id, created, model, dialect } = facts;
   return {
@@ -51,7 +51,7 @@ export function chatBody(request: SimChatRequest, answer: Answer, facts: FrameFa
   };
 }
 
-/** Encodes a streamed answer. Its frames have the order of an engine that decodes all choices concurrently. */
+/** Encodes a streamed answer. The frames are ordered like those of an engine that decodes all choices concurrently. */
 export function* chatFrames(request: SimChatRequest, answer: Answer, facts: FrameFacts): Generator<string> {
   const { id, created, model, dialect } = facts;
   const fixed = JSON.stringify({ id, object: 'chat.completion.chunk', created, model }).slice(0, -1);
@@ -66,7 +66,7 @@ export function* chatFrames(request: SimChatRequest, answer: Answer, facts: Fram
   yield doneFrame;
 }
 
-/** Generates the `choices` member of each frame. `token` marks frames that carry a token. */
+/** Generates the `choices` member of each frame. `token` is set for frames that contain a token. */
 function* choiceFrames(
   request: SimChatRequest,
   answer: Answer,
@@ -155,7 +155,7 @@ function roleDelta(dialect: Dialect): Record<string, unknown> {
   return { role: 'assistant', content: dialect === 'llamacpp' ? null : '' };
 }
 
-/** Name of the reasoning field, which differs between engines. */
+/** Returns the name of the field for reasoning, which differs between engines. */
 function reasoningField(dialect: Dialect): string {
   return dialect === 'vllm' || dialect === 'ollama' ? 'reasoning' : 'reasoning_content';
 }

@@ -1,46 +1,46 @@
 /**
- * Fields of a chat request that a simulated node reads. Like real engines, it reads loosely: a field of the wrong type counts
- * as absent, except those that validate.ts refuses.
+ * Parses the fields of a chat request that a simulated node needs. It is as tolerant as real engines: a field of the wrong
+ * type counts as absent, except for fields that validate.ts refuses.
  */
 import { integer, isRecord, type Loose } from './loose.ts';
 import { contentText } from './text.ts';
 
-/** A function that the caller offers to the model. */
+/** Function that the caller offers to the model. */
 export interface Tool {
   readonly name: string;
   readonly parameters: unknown;
 }
 
 export interface SimChatRequest {
-  /** Requested model; empty if the request does not name one. */
+  /** Requested model, or the empty string if the request does not name one. */
   readonly model: string;
   readonly messages: readonly unknown[];
-  /** Text that the answer echoes: the last message of the user, or of a tool if that came later. */
+  /** Text that the answer echoes. It is the last message of the user, or of a tool if that message is later. */
   readonly lastText: string;
-  /** Last text of the user, even if tools answered after it. */
+  /** Last text of the user, even if results of tools follow it. */
   readonly userText: string;
-  /** Number of the model's turns since that text, if tools have answered. */
+  /** Number of turns of the model since the user's last text, if results of tools follow that text. */
   readonly turnsSinceUser: number;
   readonly stream: boolean;
   readonly includeUsage: boolean;
   readonly continuousUsage: boolean;
   readonly choices: number;
-  /** Undefined means the engine's own limit. */
+  /** Maximum number of tokens in the answer. If undefined, the engine's own limit applies. */
   readonly tokensMax: number | undefined;
   readonly stops: readonly string[];
   readonly tools: readonly Tool[];
-  /** `named` forces one tool, `required` forces any tool, `none` forbids tools. */
+  /** Whether tools may be called. `named` forces one tool, `required` forces any tool, and `none` forbids tools. */
   readonly toolChoice: 'auto' | 'none' | 'required' | { readonly named: string };
   readonly parallelToolCalls: boolean;
   readonly responseFormat: 'text' | 'json_object' | { readonly schema: unknown };
   readonly reasoning: boolean;
-  /** Undefined if no log probabilities were requested. */
+  /** Number of alternatives to report for each token, or undefined if no log probabilities were requested. */
   readonly topLogprobs: number | undefined;
 }
 
 const choicesMax = 128;
 
-/** Reads a request body. `readsMaxCompletionTokens` is false for an engine that only supports `max_tokens`. */
+/** Parses a request body. `readsMaxCompletionTokens` is false for engines that support only `max_tokens`. */
 export function readChatRequest(body: Loose, readsMaxCompletionTokens: boolean): SimChatRequest {
   const messages = Array.isArray(body['messages']) ? body['messages'] : [];
   const last = lastSpoken(messages);
@@ -77,7 +77,7 @@ function lastSpoken(messages: readonly unknown[]): Loose {
 
 function sinceUser(messages: readonly unknown[]): Pick<SimChatRequest, 'userText' | 'turnsSinceUser'> {
   const at = messages.findLastIndex(
-    // Images in a tool's result also arrive in a user message, but without text.
+    // Messages without text do not count, because images in the result of a tool also arrive in a user message.
     (message) => isRecord(message) && message.role === 'user' && contentText(message.content) !== '',
   );
   const user = messages[at];

@@ -1,10 +1,12 @@
-/** Embeddings of a simulated node: unit vectors derived from a hash, so equal inputs get equal vectors. */
+/**
+ * Computes the embeddings of a simulated node. They are unit vectors derived from a hash, so equal inputs get equal vectors.
+ */
 import { createHash } from 'node:crypto';
 import type { Dialect } from '../../schemas/names.ts';
 import { integer, type Loose } from './loose.ts';
 import { textTokens } from './text.ts';
 
-/** Length of a vector if the request does not set one. */
+/** Number of dimensions of a vector if the request does not set it. */
 const dimensionsDefault = 64;
 const dimensionsMax = 8192;
 const inputsMax = 2048;
@@ -15,17 +17,17 @@ export interface SimEmbeddingsRequest {
   readonly base64: boolean;
 }
 
-/** Reads a request; undefined if the input is missing, empty, of a wrong type, or has more than 2048 texts. */
+/** Parses a request. Returns undefined if the input is missing, empty, of a wrong type, or has more than 2048 texts. */
 export function readEmbeddingsRequest(body: Loose, dialect: Dialect): SimEmbeddingsRequest | undefined {
   const inputs = parseInputs(body['input'], dialect);
   if (inputs === undefined || inputs.length === 0 || inputs.length > inputsMax) return undefined;
-  // llama.cpp ignores `dimensions`.
+  // llama.cpp ignores the field `dimensions`.
   const asked = dialect === 'llamacpp' ? undefined : integer(body['dimensions']);
   const dimensions = Math.min(Math.max(asked ?? dimensionsDefault, 1), dimensionsMax);
   return { inputs, dimensions, base64: body['encoding_format'] === 'base64' };
 }
 
-/** Tokens of all inputs. A text counts a quarter of its bytes, rounded up; a token array counts its tokens. */
+/** Returns the number of tokens in all inputs. For a text, it is a quarter of its bytes, rounded up. */
 export function embeddingTokens(inputs: SimEmbeddingsRequest['inputs']): number {
   return inputs.reduce(
     (sum, input) => sum + (typeof input === 'string' ? textTokens(input) : input.length),
@@ -54,7 +56,7 @@ export function embeddingsBody(
   };
 }
 
-/** Creates a vector of length 1 from a xorshift sequence that the text's SHA-256 seeds. */
+/** Creates a vector of length 1 from a xorshift sequence, whose seed is the SHA-256 of the text. */
 function unitVector(text: string, dimensions: number): Float32Array {
   let state = createHash('sha256').update(text).digest().readUInt32LE(0) || 1;
   const raw = Float64Array.from({ length: dimensions }, () => {

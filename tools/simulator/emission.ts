@@ -1,21 +1,21 @@
-/** Writes a plan to a connection as fast as the client reads. Stops once the client has disconnected. */
+/** Writes a planned answer to a connection as fast as the client reads. Stops once the client has disconnected. */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { guarded } from './guarded.ts';
 import type { Plan } from './plan.ts';
 
-/** Largest text in one write if several parts are due at once, in characters. */
+/** Maximum number of characters in one write, if several parts are due at the same time. */
 const writeCharactersMax = 16_384;
 
-/** Receives the text that an emission writes. */
+/** Destination of the text that an emission writes. */
 export interface Outlet {
-  /** False if the client must read before the next write. */
+  /** Writes the text. Returns false if the client must read before the next write. */
   write(text: string): boolean;
   onDrained(step: () => void): void;
   end(): void;
 }
 
-/** Starts to send a planned answer. */
+/** Starts sending a planned answer. */
 export function emit(plan: Plan, response: ServerResponse): void {
   const { socket } = response;
   if (socket === null || socket.destroyed) return;
@@ -32,12 +32,12 @@ export function emit(plan: Plan, response: ServerResponse): void {
   });
 }
 
-/** Writes a plan's parts at their pace, then ends the response. */
+/** Writes the parts of a plan at their pace, and then ends the response. */
 export function emitParts(plan: Plan, response: ServerResponse, socket: Socket, outlet: Outlet): void {
   new Emission(plan, response, socket, outlet).step();
 }
 
-/** Runs a step after a wait. The step checks its connection when it runs, so it never needs to be cancelled. */
+/** Runs a step after a wait. It is never cancelled, because each step checks its connection when it runs. */
 function later(waitMs: number, step: () => void): void {
   if (waitMs === 0) step();
   else setTimeout(step, waitMs).unref();
@@ -69,7 +69,7 @@ class Emission {
     this.#dueMs = performance.now() + plan.firstPartMs;
   }
 
-  /** Writes everything that is due, then waits for the next part or for the client, or ends. */
+  /** Writes all parts that are due. Then waits for the next part or for the client, or ends. */
   readonly step = (): void => guarded(this.#response, () => this.#step());
 
   #step(): void {
@@ -91,12 +91,12 @@ class Emission {
     }
   }
 
-  /** Joins the parts that are due, as far as they fit into one write. */
+  /** Joins the parts that are due, up to the maximum size of one write. */
   #gather(): { text: string; next: 'more' | 'wait' | 'end' } {
     const now = performance.now();
     let text = '';
     while (text.length < writeCharactersMax) {
-      // The end goes with the last part, because a client may leave once it has the terminator.
+      // The end is sent with the last part, because a client may disconnect once it has the terminator.
       if (this.#next.done) return { text, next: 'end' };
       if (this.#dueMs > now) return { text, next: 'wait' };
       this.#dueMs += this.#plan.gapMs;

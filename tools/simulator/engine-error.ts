@@ -1,14 +1,14 @@
-/** An engine's error response, in the format of its dialect. */
+/** Formats an engine's error response in the dialect of that engine. */
 import type { Dialect } from '../../schemas/names.ts';
 
-/** An engine's refusal, before it is formatted for a dialect. */
+/** Refusal by an engine, before it is formatted for a dialect. */
 export interface SimError {
   readonly status: number;
   readonly message: string;
-  /** The engine's own type name, if it has one. */
+  /** Name that the engine itself gives to this type of error, if there is one. */
   readonly type: string;
   readonly param?: string;
-  /** Additional fields beside the message. llama.cpp reports both token counts. */
+  /** Additional fields beside the message. In llama.cpp's refusals they contain both token counts. */
   readonly details?: Readonly<Record<string, unknown>>;
 }
 

@@ -1,4 +1,4 @@
-/** Routes of a simulated node, which turn a parsed request into its answer's plan, as each dialect does. */
+/** Routes of a simulated node. Each turns a parsed request into the plan of an answer like that of the imitated engine. */
 import type { Dialect } from '../../schemas/names.ts';
 import { createAnswer } from './answer.ts';
 import { chatBody, chatFrames, type FrameFacts } from './chat-frames.ts';
@@ -12,28 +12,28 @@ import { pairTokens, readRerankRequest, rerankBody } from './rerank.ts';
 import { promptTokens, textTokens } from './text.ts';
 import { badRequest, chatFault, exceedsContext, unknownModel } from './validate.ts';
 
-/** State of the engine when a request arrives. */
+/** State of the simulated engine when a request arrives. */
 export interface SimEngine {
   readonly dialect: Dialect;
   readonly models: readonly string[];
-  /** Models that accept images. */
+  /** Names of models that accept images. */
   readonly imageModels: readonly string[];
-  /** Whether the models only rerank. */
+  /** Whether the models can only rerank. */
   readonly reranks: boolean;
   readonly contextTokens: number;
-  /** Speed of an answer; 0 means as fast as the client reads. */
+  /** Number of answer tokens per second. With 0, answers are sent as fast as the client reads. */
   readonly tokensPerSecond: number;
   readonly answerWords: number;
   readonly prefixCache?: PrefixCache | undefined;
-  /** Speed of reading uncached prompt tokens; 0 means that prompts take no time. */
+  /** Number of uncached prompt tokens read per second. With 0, reading a prompt takes no time. */
   readonly promptTokensPerSecond: number;
 }
 
-/** Values that distinguish one answer from the next. */
+/** Values that make an answer different from the next one. */
 export interface Stamp {
-  /** Unique part of the answer's ids. */
+  /** Unique part of the ids in an answer. */
   readonly serial: string;
-  /** Creation time, in Unix seconds. */
+  /** Time at which the answer was created, in Unix seconds. */
   readonly created: number;
 }
 
@@ -43,12 +43,12 @@ const owners: Readonly<Record<Dialect, string>> = {
   llamacpp: 'llamacpp',
   ollama: 'library',
 };
-/** Maximum number of token ids that `/tokenize` lists. */
+/** Maximum number of token ids in an answer of `/tokenize`. */
 const tokensListedMax = 2 ** 20;
-/** Time at which the models were loaded, in Unix seconds: 2026-01-01. */
+/** Time at which the models are said to have been loaded (2026-01-01), in Unix seconds. */
 const loadedAt = 1_767_225_600;
 
-/** Plans the answer to a GET. */
+/** Plans the answer to a GET request. */
 export function answerGet(path: string, engine: SimEngine): Plan {
   const { dialect } = engine;
   if (path === '/v1/models') return jsonPlan(200, listing(engine));
@@ -59,7 +59,7 @@ export function answerGet(path: string, engine: SimEngine): Plan {
   return statusAnswer(path, dialect) ?? notFound(path, engine);
 }
 
-/** Plans the answer to a POST whose body is an object. */
+/** Plans the answer to a POST request whose body is a JSON object. */
 export function answerPost(path: string, body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   const { dialect } = engine;
   if (path === '/v1/rerank' && hasRoute(path, engine)) return rerank(body, engine, stamp);
@@ -72,7 +72,7 @@ export function answerPost(path: string, body: Loose, engine: SimEngine, stamp: 
   return notFound(path, engine);
 }
 
-/** Plans an answer that contains the engine's refusal. */
+/** Plans an answer that contains an error of the engine. */
 export function refuse(dialect: Dialect, error: SimError): Plan {
   return jsonPlan(error.status, errorBody(dialect, error));
 }
@@ -120,7 +120,7 @@ function embeddings(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
       `This model's maximum context length is ${contextTokens} tokens.`,
       'input_tokens',
     );
-    // llama.cpp reports a prompt that is too long as a server error.
+    // llama.cpp reports a prompt that is too long as an internal error.
     return refuse(dialect, dialect === 'llamacpp' ? { ...fault, status: 500 } : fault);
   }
   const id = `embd-${stamp.serial}`;
@@ -151,13 +151,13 @@ function rerank(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
 
 const notSupported = 'not_supported_error';
 
-/** Whether an engine has this route. vLLM has those that its model supports, and Ollama cannot rerank. */
+/** Whether the engine has this route. vLLM has only routes that its model supports, and Ollama cannot rerank. */
 function hasRoute(path: string, { dialect, reranks }: SimEngine): boolean {
   if (dialect === 'vllm') return (path === '/v1/rerank') === reranks;
   return dialect !== 'ollama' || path !== '/v1/rerank';
 }
 
-/** SGLang's description of its model, limited to what shows the model's purpose. */
+/** Returns SGLang's description of its model, reduced to the fields that show the model's purpose. */
 function modelInfo({ reranks }: SimEngine): unknown {
   const architecture = reranks ? 'XLMRobertaForSequenceClassification' : 'LlamaForCausalLM';
   return { model_path: 'sim', is_generation: !reranks, architectures: [architecture] };
@@ -171,12 +171,12 @@ function tokenize(body: Loose, engine: SimEngine): Plan {
   return jsonPlan(200, { count, max_model_len: engine.contextTokens, tokens, token_strs: null });
 }
 
-/** Name under which the engine answers; undefined if it refuses the model. */
+/** Returns the model name under which the engine answers, or undefined if it refuses the model. */
 function served(asked: string, engine: SimEngine): string | undefined {
   const { dialect, models } = engine;
   const [first] = models;
   if (first === undefined || models.includes(asked)) return first === undefined ? undefined : asked;
-  // SGLang and llama.cpp accept any model name.
+  // These engines accept any model name.
   if (dialect === 'llamacpp') return first;
   if (dialect === 'sglang') return asked === '' ? first : asked;
   return dialect === 'vllm' && asked === '' ? first : undefined;
@@ -197,7 +197,7 @@ function modelEntry(id: string, engine: SimEngine): unknown {
   return { ...entry, root: id, parent: null, max_model_len: engine.contextTokens };
 }
 
-/** Plans Ollama's description of one model, without weights and templates. */
+/** Plans the answer in which Ollama describes one model. Weights and templates are left out. */
 function modelDetails(body: Loose, engine: SimEngine): Plan {
   const { imageModels } = engine;
   const model = typeof body.model === 'string' ? body.model : '';
@@ -212,7 +212,7 @@ function modelDetails(body: Loose, engine: SimEngine): Plan {
   });
 }
 
-/** Plans the answer to health and version paths; undefined if the engine does not have that path. */
+/** Plans the answer to a path for health or version. Returns undefined if the engine does not have the path. */
 function statusAnswer(path: string, dialect: Dialect): Plan | undefined {
   switch (`${dialect} ${path}`) {
     case 'vllm /health':

@@ -1,4 +1,4 @@
-/** Health, readiness and metrics of a simulated node that runs as its own process. */
+/** Health, readiness and metrics of a simulated node that runs as a process of its own. */
 import { collectDefaultMetrics, Gauge, type Registry } from 'prom-client';
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { type HealthServer, startHealthServer } from '../../shared/runtime/health-server.ts';
@@ -14,7 +14,7 @@ export interface SimHealthOptions extends ListenAddress {
   readonly certificate: Certificate | undefined;
 }
 
-/** Starts the health listener. Rejects if it cannot be opened. */
+/** Starts the health listener. Rejects if the listener cannot be opened. */
 export function startSimHealth(node: SimNode, options: SimHealthOptions): Promise<HealthServer> {
   const { registry, connections, certificate, host, port } = options;
   collectDefaultMetrics({ register: registry });

@@ -1,6 +1,6 @@
 /**
  * Creates the smallest JSON value that a JSON Schema allows, for tool arguments and structured answers. It supports the
- * keywords that clients use, except `pattern`. Depth and size are limited; beyond the limits a value is null.
+ * keywords that clients use, except `pattern`. Depth and size are limited; a value beyond the limits is null.
  */
 import { isRecord, type Loose } from './loose.ts';
 
@@ -25,7 +25,7 @@ const formats = new Map<string, string>([
   ['hostname', 'example.com'],
 ]);
 
-/** Creates a minimal value for `schema`; an empty object if there is no schema. */
+/** Creates the smallest value that a schema allows. Returns an empty object if there is no schema. */
 export function sampleValue(schema: unknown): unknown {
   if (schema === undefined || schema === null) return {};
   return sample(schema, { root: schema, nodes: 0 }, 0);
@@ -133,7 +133,7 @@ function size(value: unknown): number {
   return Math.min(Math.max(Math.floor(finite(value) ?? 0), 0), lengthMax);
 }
 
-/** Follows a local reference such as `#/$defs/unit`. */
+/** Follows a reference within the schema, such as `#/$defs/unit`. */
 function resolve(reference: string, root: unknown): unknown {
   let at = root;
   for (const step of reference.replace(/^#\/?/, '').split('/')) {

@@ -1,6 +1,6 @@
-/** Types for untrusted JSON. Every field is `unknown`, so readers must check its type. */
+/** Types and checks for untrusted JSON. Every field is `unknown`, so whoever reads it must check its type. */
 
-/** A JSON object. The named fields are those that several readers use. */
+/** JSON object from an untrusted source. The named fields are those that more than one file reads. */
 export interface Loose {
   readonly [field: string]: unknown;
   readonly model?: unknown;

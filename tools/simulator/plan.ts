@@ -1,24 +1,26 @@
-/** Plan of an answer before it is written. Parts are made one at a time, so a long stream never fills the memory. */
+/**
+ * Plan of an answer before it is written. Its parts are created one at a time, so that a long stream never fills the memory.
+ */
 
 export interface Plan {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** The texts to write, in order. Each part is at most one write. */
+  /** Texts to write, in order. Each part is at most one write. */
   readonly parts: Iterable<string>;
-  /** Wait before the first part, in ms. */
+  /** Time to wait before the first part, in ms. */
   readonly firstPartMs: number;
-  /** Wait between two parts, in ms; 0 writes as fast as the client reads. */
+  /** Time to wait between two parts, in ms. With 0, parts are written as fast as the client reads. */
   readonly gapMs: number;
   /** Whether the answer is an event stream. */
   readonly stream: boolean;
-  /** The id and token counts of a completion or embedding; undefined for other answers. */
+  /** Id and token counts of a completion or an embedding. Absent for other answers. */
   readonly work?: { readonly id: string; readonly promptTokens: number; readonly completionTokens: number };
 }
 
-/** The line that ends a stream. */
+/** Line that ends an event stream. */
 export const doneFrame = 'data: [DONE]\n\n';
 
-/** A complete JSON answer. */
+/** Plans a complete JSON answer. */
 export function jsonPlan(
   status: number,
   body: unknown,
@@ -27,7 +29,7 @@ export function jsonPlan(
   return bodyPlan(status, body === undefined ? '' : JSON.stringify(body), 'application/json', headers);
 }
 
-/** A complete answer with any text. */
+/** Plans a complete answer with any text. */
 export function bodyPlan(
   status: number,
   text: string,

@@ -1,25 +1,26 @@
 /**
- * The prefix cache of a simulated node, modelled on vLLM's: blocks of 16 tokens, identified by all text up to their end and
- * the request's salt, least recently used evicted first. The last token is always computed.
+ * Prefix cache of a simulated node, modelled on that of vLLM. It stores blocks of 16 tokens. A block is identified by all
+ * text up to its end and by the request's salt. The least recently used block is evicted first. The last token is always
+ * computed.
  */
 import { createHash } from 'node:crypto';
 import { isRecord, type Loose } from './loose.ts';
 import { contentText } from './text.ts';
 
 const blockTokens = 16;
-/** The ratio that text.ts also uses. */
+/** Number of bytes that count as one token, as in text.ts. */
 const bytesPerToken = 4;
 
 export class PrefixCache {
   readonly #blocksMax: number;
-  /** Block names, least recently used first. */
+  /** Hashes that identify the cached blocks, with the least recently used one first. */
   readonly #blocks = new Set<string>();
 
   constructor(tokens: number) {
     this.#blocksMax = Math.floor(tokens / blockTokens);
   }
 
-  /** Returns how many tokens at the start of the prompt are cached, then caches the prompt. */
+  /** Returns the number of tokens at the start of the prompt that are cached, and then caches the prompt. */
   read(body: Loose, messages: readonly unknown[]): number {
     const salt = body['cache_salt'];
     const names = hashBlocks(

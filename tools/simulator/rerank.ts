@@ -1,7 +1,4 @@
-/**
- * Reranking of a simulated node, by the share of the query's words that a document contains: from 0 to 1 as in vLLM and
- * SGLang, or for llama.cpp a logit from -10 to 10.
- */
+/** Reranks documents by the share of the query's words in them: from 0 to 1, or for llama.cpp as a logit from -10 to 10. */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Loose } from './loose.ts';
 import { textTokens } from './text.ts';
@@ -11,7 +8,7 @@ export interface SimRerankRequest {
   readonly documents: readonly string[];
 }
 
-/** Reads a request; undefined if the query or the documents are missing or of a wrong type. */
+/** Parses a request. Returns undefined if the query or the documents are missing or of a wrong type. */
 export function readRerankRequest({
   query,
   documents,
@@ -20,7 +17,7 @@ export function readRerankRequest({
   return documents.every((one) => typeof one === 'string') ? { query, documents } : undefined;
 }
 
-/** Tokens of each document together with the query. */
+/** Returns the number of tokens in each document together with the query. */
 export function pairTokens({ query, documents }: SimRerankRequest): number[] {
   return documents.map((document) => textTokens(query) + textTokens(document));
 }

@@ -1,6 +1,7 @@
 /**
- * A simulated node: a deterministic OpenAI-compatible inference server for demos, tests and load. It echoes its prompt,
- * counts tokens by a documented rule, and imitates each engine. It does not inject faults; test nodes (test/simulator) do.
+ * Simulated node: a deterministic OpenAI-compatible inference server for demos, tests and load. It echoes its prompt, counts
+ * tokens by a documented rule, and imitates one of the engines. It does not inject faults; the test nodes in test/simulator
+ * do.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
@@ -25,40 +26,40 @@ import { badRequest } from './validate.ts';
 
 /** Maximum size of a request body in bytes. */
 const bodyBytesMax = 64 * 2 ** 20;
-/** A keep-alive shorter than the client's would race with the client's next request. */
+/** Connections are kept alive longer than in the client. Otherwise the node might close one just as the client uses it. */
 const timeouts = { headersTimeoutMs: 60_000, requestTimeoutMs: 60_000, keepAliveTimeoutMs: 70_000 };
 
 export interface SimNodeOptions {
-  /** Address to listen on; 127.0.0.1 by default. */
+  /** Address to listen on. Defaults to 127.0.0.1. */
   readonly bind?: string;
-  /** Port number; 0 chooses a free port. */
+  /** Port to listen on. With 0, a free port is chosen. */
   readonly port?: number;
   readonly models: readonly string[];
-  /** Models that accept images; only Ollama reports them. */
+  /** Models that accept images. Only Ollama reports them. */
   readonly imageModels?: readonly string[];
-  /** Whether the models only rerank. */
+  /** Whether the models can only rerank. */
   readonly reranks?: boolean;
-  /** Pace of every stream; 0 means as fast as the client reads. */
+  /** Number of tokens per second in every stream. With 0, streams are as fast as the client reads. */
   readonly tokensPerSecond?: number;
-  /** Context window for prompt and answer together. */
+  /** Size of the context window in tokens, for prompt and answer together. */
   readonly contextTokens?: number;
-  /** The engine that the node imitates. */
+  /** Engine that the node imitates. */
   readonly dialect?: Dialect;
-  /** Maximum number of concurrent requests; others wait in order. Unlimited by default. */
+  /** Maximum number of concurrent requests. Further requests wait in order. Unlimited by default. */
   readonly concurrency?: number;
-  /** Size of the prefix cache in tokens; without it the node has no cache. Cached tokens are reported as in vLLM. */
+  /** Size of the prefix cache in tokens. If absent, there is no cache. Cached tokens are reported as in vLLM. */
   readonly cacheTokens?: number;
-  /** Speed of reading uncached prompt tokens; 0, the default, takes no time. */
+  /** Number of uncached prompt tokens read per second. With 0, the default, reading takes no time. */
   readonly promptTokensPerSecond?: number;
   readonly certificate?: Certificate | undefined;
-  /** Limits and counts the node's connections; by default the node has its own. */
+  /** Counts and limits the node's connections. Nodes that share one object share the limit. */
   readonly connections?: Connections;
 }
 
 export interface SimRequest {
   readonly method: string;
   readonly path: string;
-  /** The JSON value of the body, or undefined if there is none. */
+  /** Body of the request as a JSON value, or undefined if there is none. */
   readonly body: unknown;
 }
 
@@ -93,12 +94,12 @@ export class SimNode {
     this.server.on('connection', (socket: Socket) => socket.setNoDelay(true));
   }
 
-  /** Starts to listen. Rejects if the address is not available. */
+  /** Opens the listener. Rejects if the address is not available. */
   async open(): Promise<void> {
     const { port = 0 } = this.#options;
     const address = await listen(this.server, { host: this.host, port }, { bind: '--bind', port: '--port' });
     this.#port = address.port;
-    // If a connection cannot be accepted for lack of a file descriptor, nothing else is affected.
+    // If a connection cannot be accepted because there is no file descriptor left, nothing else is affected.
     this.server.on('error', () => {});
   }
 
@@ -106,7 +107,7 @@ export class SimNode {
     return this.#port;
   }
 
-  /** Base URL, without `/v1`. */
+  /** Base URL of the node, without `/v1`. */
   get url(): string {
     return listenerUrl({ address: this.host, port: this.#port }, this.#options.certificate !== undefined);
   }
@@ -115,7 +116,7 @@ export class SimNode {
     return this.#options.bind ?? '127.0.0.1';
   }
 
-  /** Closes every connection and releases the port. Idempotent. */
+  /** Closes every connection and releases the port. May be called more than once. */
   async close(): Promise<void> {
     if (!this.server.listening) {
       this.server.closeAllConnections();
@@ -130,7 +131,7 @@ export class SimNode {
     return this.server.listening;
   }
 
-  /** Requests begun since the start. */
+  /** Number of requests that have begun since the start. */
   get requests(): number {
     return this.#requests;
   }
@@ -171,7 +172,7 @@ export class SimNode {
     });
   }
 
-  /** Counts a request until its response closes. */
+  /** Counts a request as running until its response closes. */
   protected begin(_path: string, _request: IncomingMessage, response: ServerResponse): void {
     this.#requests += 1;
     this.#inFlight += 1;
@@ -203,13 +204,13 @@ export class SimNode {
     emit(this.signed(plan), response);
   }
 
-  /** Adds the engine's headers to a plan. */
+  /** Adds the headers that the engine sends to a plan. */
   protected signed<P extends Plan>(plan: P): P {
     return { ...plan, headers: { ...this.#engineHeaders, ...plan.headers } };
   }
 }
 
-/** Starts a node; resolves once it listens. Rejects if the address is not available. */
+/** Starts a node and resolves once it listens. Rejects if the address is not available. */
 export async function startSimNode(options: SimNodeOptions): Promise<SimNode> {
   const node = new SimNode(options);
   await node.open();
@@ -223,7 +224,7 @@ interface SimLoad {
   readonly waiting: number;
 }
 
-/** Plans the answer to a GET for the engine's load; undefined if the engine does not have that path. */
+/** Plans the answer to a GET request for the engine's load. Returns undefined if the engine does not have the path. */
 function answerLoad(path: string, dialect: Dialect, { running, waiting }: SimLoad): Plan | undefined {
   switch (`${dialect} ${path}`) {
     case 'vllm /metrics':
@@ -247,7 +248,7 @@ function metrics(gauges: Readonly<Record<string, number>>): Plan {
   return bodyPlan(200, lines.join(''), 'text/plain; version=0.0.4; charset=utf-8');
 }
 
-/** Passes the whole body to `done`, or undefined once it exceeds `bytesMax`. Does not call `done` if the client left. */
+/** Passes the whole body to `done`, or undefined if it exceeds `bytesMax`. If the client disconnects, never calls `done`. */
 export function readBody(
   request: IncomingMessage,
   bytesMax: number,
@@ -264,7 +265,7 @@ export function readBody(
   );
 }
 
-/** JSON value of a body; undefined if it is not JSON. */
+/** Parses a body as JSON. Returns undefined if it is not JSON. */
 export function jsonOf(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString('utf8'));

@@ -1,6 +1,6 @@
-/** The sequences that an engine decodes concurrently; further requests wait in a bounded queue. */
+/** Slots for the sequences that an engine decodes concurrently. Further requests wait in a bounded queue. */
 
-/** Largest number of waiting requests. */
+/** Maximum number of requests that wait for a slot. */
 const waitingMax = 10_000;
 
 export class Slots {
@@ -19,7 +19,7 @@ export class Slots {
     return this.#waiting.length;
   }
 
-  /** Runs `start` now or once a slot is free; the request must then call `release`. False if too many are waiting. */
+  /** Runs `start` once a slot is free. The request must then call `release`. Returns false if too many are waiting. */
   acquire(start: () => void): boolean {
     if (this.#free > 0) {
       this.#free -= 1;
@@ -32,7 +32,7 @@ export class Slots {
     return true;
   }
 
-  /** Passes a slot on to the request that has waited longest. */
+  /** Releases a slot, or passes it on to the request that has waited longest. */
   release(): void {
     const next = this.#waiting.shift();
     if (next === undefined) {
@@ -41,7 +41,7 @@ export class Slots {
     } else next();
   }
 
-  /** Removes a waiting request from the queue. Returns false if it was not waiting. */
+  /** Removes a request from the queue. Returns false if it was not waiting. */
   leave(start: () => void): boolean {
     const at = this.#waiting.indexOf(start);
     if (at >= 0) this.#waiting.splice(at, 1);

@@ -1,26 +1,29 @@
-/** Words and token counts of a simulated node's answers. They depend only on the request, so tests can predict them. */
+/**
+ * Computes the words and token counts of a simulated node's answers. They depend only on the request, so tests can predict
+ * them.
+ */
 import { isRecord } from './loose.ts';
 
-/** Tokens that every message costs in addition to its text. */
+/** Number of tokens that every message counts in addition to its text. */
 const messageOverheadTokens = 3;
-/** Default number of words in an answer. */
+/** Number of words in an answer if the request does not set it. */
 export const answerWordsDefault = 16;
-/** Characters of the prompt that an echo repeats, so that its cost does not grow with the prompt. */
+/** Maximum number of prompt characters that an echo repeats, so that its cost does not grow with the prompt. */
 const echoedCharactersMax = 4096;
 
-/** The text of a message's content: a string, or text parts joined; anything else is empty. */
+/** Returns the text of a message's content: a string, or text parts joined. Anything else counts as empty. */
 export function contentText(content: unknown): string {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';
   return content.map((part) => (isRecord(part) && typeof part.text === 'string' ? part.text : '')).join('');
 }
 
-/** Tokens of plain text: a quarter of its UTF-8 bytes, rounded up. */
+/** Returns the number of tokens in plain text, which is a quarter of its UTF-8 bytes, rounded up. */
 export function textTokens(text: string): number {
   return Math.ceil(Buffer.byteLength(text) / 4);
 }
 
-/** Tokens of a prompt: a quarter of the bytes of all content texts, rounded up, and 3 for each message. */
+/** Returns the number of tokens in a prompt: a quarter of the bytes of all texts, rounded up, and 3 for each message. */
 export function promptTokens(messages: readonly unknown[]): number {
   let bytes = 0;
   for (const message of messages)
@@ -28,13 +31,13 @@ export function promptTokens(messages: readonly unknown[]): number {
   return Math.ceil(bytes / 4) + messageOverheadTokens * messages.length;
 }
 
-/** Number of words that the text requests with `say 500 words`, or the default. */
+/** Returns the number of words that a text such as `say 500 words` asks for, or the default. */
 export function wordsAsked(text: string, otherwise: number): number {
   const asked = /\bsay (\d{1,6}) words\b/i.exec(text.slice(0, echoedCharactersMax))?.[1];
   return asked === undefined ? otherwise : Number(asked);
 }
 
-/** Repeats `echo:` and the words of the text; every word is one token. `shift` makes the choices differ. */
+/** Repeats `echo:` and the words of the text. Every word is one token. `shift` makes the choices of an answer differ. */
 export function echo(text: string, words: number, shift = 0): string[] {
   const said = text
     .slice(0, echoedCharactersMax)
@@ -54,7 +57,7 @@ export function pieces(text: string): string[] {
   return text.match(/[\s\S]{1,8}/g) ?? [];
 }
 
-/** Cuts an answer before the earliest stop sequence, which is returned as `matched`. */
+/** Cuts an answer off before the earliest stop sequence and returns that sequence as `matched`. */
 export function cutAtStop(
   tokens: readonly string[],
   stops: readonly string[],

@@ -1,4 +1,4 @@
-/** Checks that an engine makes before it generates. Each dialect refuses what its engine was observed to refuse. */
+/** Checks that an engine makes before it generates. Each dialect refuses what the real engine was observed to refuse. */
 import type { Dialect } from '../../schemas/names.ts';
 import type { SimChatRequest } from './chat-request.ts';
 import type { SimError } from './engine-error.ts';
@@ -6,11 +6,11 @@ import type { Loose } from './loose.ts';
 
 export interface Window {
   readonly dialect: Dialect;
-  /** Tokens of prompt and answer together. */
+  /** Maximum number of tokens of prompt and answer together. */
   readonly contextTokens: number;
 }
 
-/** The refusal of a chat request, or undefined if the engine would answer it. */
+/** Returns the engine's refusal of a chat request, or undefined if the engine would answer. */
 export function chatFault(
   body: Loose,
   request: SimChatRequest,
@@ -25,12 +25,12 @@ export function chatFault(
   return windowFault(request, promptTokens, window);
 }
 
-/** A refusal with status 400. */
+/** Returns a refusal with status 400. */
 export function badRequest(message: string, param?: string): SimError {
   return { status: 400, message, type: 'BadRequestError', ...(param === undefined ? {} : { param }) };
 }
 
-/** A refusal with status 404, as returned by engines with a fixed set of models. */
+/** Returns a refusal with status 404, as engines with a fixed set of models send it. */
 export function unknownModel(dialect: Dialect, model: string, models: readonly string[]): SimError {
   const message =
     dialect === 'ollama'
@@ -60,7 +60,7 @@ function strictFault(body: Loose, request: SimChatRequest, dialect: Dialect): Si
 
 function windowFault(request: SimChatRequest, prompt: number, window: Window): SimError | undefined {
   const { dialect, contextTokens } = window;
-  // Ollama never refuses: it truncates the prompt silently.
+  // Ollama never refuses a long prompt; it truncates the prompt silently.
   if (dialect === 'ollama') return undefined;
   if (dialect === 'llamacpp')
     return prompt >= contextTokens ? exceedsContext(dialect, prompt, contextTokens) : undefined;
@@ -85,7 +85,7 @@ function windowFault(request: SimChatRequest, prompt: number, window: Window): S
   );
 }
 
-/** The refusal of a prompt that alone is too long. */
+/** Returns the refusal of a prompt that is too long even without an answer. */
 export function exceedsContext(dialect: Dialect, prompt: number, contextTokens: number): SimError {
   if (dialect === 'sglang')
     return badRequest(

@@ -1,4 +1,4 @@
-/** The baseline: a Node proxy on node:http and undici without checks or counts: `node bare-proxy.js UPSTREAM`. */
+/** Baseline for the benches: a Node proxy on node:http and undici without checks or counts. `node bare-proxy.js UPSTREAM` */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Pool } from 'undici';

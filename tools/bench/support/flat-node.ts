@@ -1,4 +1,7 @@
-/** A node that costs almost nothing, so that it can share a processor with the load. `node flat-node.js` prints its port. */
+/**
+ * Inference node that uses almost no CPU time, so that it can share a processor with the load client. `node flat-node.js`
+ * prints its port.
+ */
 import { type AddressInfo, createServer } from 'node:net';
 
 const formatAnswer = (body: object): string => {

@@ -1,6 +1,6 @@
 /**
- * A load client on raw sockets, cheap enough to measure other processes. It supports only what the benches need: keep-alive,
- * content-length and chunked answers, and server-sent events.
+ * Load client on raw sockets. It uses so little CPU time that it can measure other processes. It supports only what the
+ * benches need: keep-alive, content-length and chunked answers, and server-sent events.
  */
 import { connect, type Socket } from 'node:net';
 
@@ -23,7 +23,7 @@ export function requestBytes({ path, host, headers, body }: Target): Buffer {
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n${body}`);
 }
 
-/** A kept-alive connection that sends one request at a time, and passes on the status once the answer is complete. */
+/** Kept-alive connection that sends one request at a time. It passes on the status once the answer is complete. */
 export class Connection {
   readonly #socket: Socket;
   #text = '';
@@ -44,7 +44,7 @@ export class Connection {
     this.#socket.on('close', () => this.#finish(0));
   }
 
-  /** Whether the connection has closed since its last request. Servers close idle connections. */
+  /** Whether the connection has closed since its last request. Servers close connections that are idle. */
   get isClosed(): boolean {
     return this.#socket.destroyed || this.#socket.readableEnded;
   }
@@ -94,11 +94,11 @@ export interface LoadResult {
   readonly requests: number;
   readonly failures: number;
   readonly seconds: number;
-  /** Latencies in µs, in ascending order. */
+  /** Latencies in µs, sorted in ascending order. */
   readonly latencies: Float64Array;
 }
 
-/** Sends as many requests as `connections` can carry, for `seconds`. */
+/** Sends as many requests as the connections can carry, for this number of seconds. */
 export async function saturate(target: Target, connections: number, seconds: number): Promise<LoadResult> {
   const bytes = requestBytes(target);
   const until = performance.now() + seconds * 1000;
@@ -121,7 +121,7 @@ export async function saturate(target: Target, connections: number, seconds: num
   return measured(latencies, failures, started);
 }
 
-/** Sends requests at a fixed rate, whatever the target's pace. A late answer does not delay the next request. */
+/** Sends requests at a fixed rate, however slow the target is. A late answer does not delay the next request. */
 export async function atRate(target: Target, perSecond: number, seconds: number): Promise<LoadResult> {
   const bytes = requestBytes(target);
   const idle: Connection[] = [];
@@ -168,11 +168,11 @@ export function percentile(sorted: Float64Array, p: number): number {
 export interface StreamResult {
   readonly events: number;
   readonly completed: number;
-  /** Delay of each event after its expected time, in µs and in ascending order. */
+  /** Delay of each event after the time at which it was expected, in µs, sorted in ascending order. */
   readonly delays: Float64Array;
 }
 
-/** Opens `count` streams at once. A delay is the gap between two data events minus the node's interval. */
+/** Opens `count` streams at the same time. A delay is the gap between two data events minus the node's interval. */
 export async function streams(target: Target, count: number, intervalMs: number): Promise<StreamResult> {
   const bytes = requestBytes(target);
   const delays: number[] = [];
@@ -183,7 +183,7 @@ export async function streams(target: Target, count: number, intervalMs: number)
       { length: count },
       (_, index) =>
         new Promise<void>((resolve) => {
-          // Starts are spread over one interval, so that the node's timers do not all fire together.
+          // The streams start at different times within one interval, so that the node's timers do not all fire together.
           setTimeout(
             () => {
               const socket = connect(target.port, '127.0.0.1', () => socket.write(bytes));

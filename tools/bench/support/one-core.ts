@@ -1,4 +1,4 @@
-/** Runs a gateway alone on one processor, the rest on another. Without `taskset` all share them, and figures mean less. */
+/** Runs a gateway alone on one processor, the rest on another. Without `taskset`, all share them, and figures mean less. */
 import { spawnSync } from 'node:child_process';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Target } from './load.ts';
@@ -11,7 +11,7 @@ export interface OneCore {
   readonly admin: DevAdmin;
   readonly pid: number;
   readonly target: Target;
-  /** A bare Node proxy on the gateway's processor. */
+  /** Bare Node proxy that runs on the gateway's processor. */
   readonly bare: { readonly pid: number; readonly target: Target };
   end(): Promise<void>;
 }
@@ -21,7 +21,7 @@ function pin(pid: number, core: string): void {
 }
 
 export async function startOnOneCore(): Promise<OneCore> {
-  // Processes started from here inherit the processor.
+  // Processes that are started from this one inherit its processor.
   pin(process.pid, otherCore);
   const node = await startScript('flat-node');
   const upstream = `http://127.0.0.1:${node.port}`;

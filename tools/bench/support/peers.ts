@@ -1,6 +1,6 @@
 /**
- * Generates what busy gateways publish, by the product's own rules and in simulated time. Requests are spread evenly over the
- * organisations, a twentieth of which are close to the end of their allowance.
+ * Generates the records that busy gateways publish, by the product's own rules and in simulated time. Requests are spread
+ * evenly over the organisations. A twentieth of the organisations are close to the end of their allowance.
  */
 import { randomUUID } from 'node:crypto';
 import { Claimant } from '../../../data-plane/limits/claimant.ts';
@@ -18,24 +18,24 @@ import { CounterState, counterKey, type Sum } from '../../../shared/limits/count
 export interface Traffic {
   readonly peers: number;
   readonly organisations: number;
-  /** Request rate of all peers together. */
+  /** Number of requests per second that all peers serve together. */
   readonly requestsPerSecond: number;
 }
 
 export interface PublishedRecord {
-  /** Time since the start of the measurement, in ms. */
+  /** Time of publication, in ms since the start of the measurement. */
   readonly atMs: number;
   readonly value: Buffer;
 }
 
-/** Ids of gateways, which keep the same process and replica during the whole bench. */
+/** Ids of the simulated gateways. A gateway keeps its process id and replica id during the whole bench. */
 const idsOf = Array.from({ length: 1000 }, () => randomUUID());
 
 export const period = `${new Date().toISOString().slice(0, 8)}01`;
 const stepMs = 10;
 const tickMs = 200;
 const heldMs = 1000;
-/** Round trip to the log, in ms. */
+/** Duration of a round trip to the log, in ms. */
 const lagMs = 20;
 const tokensPerRequest = 60;
 const nearEndPart = 20;
@@ -125,7 +125,7 @@ interface Peer {
   urgentMs: number | undefined;
 }
 
-/** Generates gauge records. Without requests they are what live gateways publish every second. */
+/** Generates gauge records. Without requests, they are the records that live gateways publish every second. */
 export function gaugeRecords(traffic: Traffic, seconds: number) {
   const { peers, requestsPerSecond } = traffic;
   const gateways = Array.from({ length: peers }, (_, index): Peer => {
@@ -180,7 +180,7 @@ export function gaugeRecords(traffic: Traffic, seconds: number) {
 
 const numbersOfRound = 1_000_000;
 
-/** Renumbers published records for a later round, because a reader skips numbers that it has already read. */
+/** Renumbers published records for a later round, because readers skip numbers that they have already read. */
 export function gaugesOfRound(records: readonly PublishedRecord[], round: number): PublishedRecord[] {
   const minute = Date.now() - (Date.now() % windowMs);
   return records.map(({ atMs, value }) => {

@@ -1,4 +1,4 @@
-/** Starts what is measured: a gateway with everything on, no limits and one node, and scripts of this folder. */
+/** Starts what the benches measure: a gateway with one node and without limits but with all other features, and scripts. */
 import { spawn } from 'node:child_process';
 import { ProcessFleet } from '../../../test/support/process-fleet.ts';
 import { until } from '../../../test/support/until.ts';
@@ -25,7 +25,7 @@ export async function serve(upstream: string): Promise<BenchService> {
   const gateway = await fleet.startGateway('gateway');
   return {
     ...{ admin, key, pid: gateway.ready.pid, port: Number(new URL(gateway.ready.api).port) },
-    // Stops cleanly, because the measurement includes what a gateway writes when it ends.
+    // Ends the gateway cleanly, because the measurement includes what it writes when it ends.
     end: async () => {
       await gateway.end();
       await fleet.close();
@@ -33,7 +33,7 @@ export async function serve(upstream: string): Promise<BenchService> {
   };
 }
 
-/** Starts a script of this folder, which prints its port. */
+/** Starts a script of this folder and reads the port that the script prints. */
 export async function startScript(
   name: string,
   args: readonly string[] = [],
@@ -46,7 +46,7 @@ export async function startScript(
   return { port, pid: child.pid ?? 0, stop: () => void child.kill('SIGKILL') };
 }
 
-/** Body of a 1.1 KB request that asks for this many words. */
+/** Returns the body of a request of 1.1 KB that asks for this many words. */
 export function body(words: number, more: Readonly<Record<string, unknown>> = {}): string {
   const content = `say ${words} words like ${'words of some length '.repeat(48)}`;
   return JSON.stringify({
