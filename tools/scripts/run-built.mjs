@@ -1,6 +1,5 @@
-// Builds the project, then runs a built module with arguments: `node tools/scripts/run-built.mjs test/fuzz/main --seconds
-// 60`. The head comment of the module explains its arguments. If a folder is given, the next argument names the module in it;
-// without one, the modules are listed.
+// Builds, then runs a built module: `node tools/scripts/run-built.mjs test/fuzz/main --seconds 60`. The module's head comment
+// explains its arguments. If a folder is given, the next argument names the module in it; without one, lists the modules.
 import { spawnSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { basename } from 'node:path';

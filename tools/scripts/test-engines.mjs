@@ -1,6 +1,5 @@
-// Tests the gateway with Ollama, vLLM and SGLang. It installs them into .cache/engines and runs the engines suite. The first
-// run takes gigabytes of disk space and tens of minutes; later runs take some minutes. To select engines, run for example:
-// npm run test:engines -- vllm
+// Tests the gateway with Ollama, vLLM and SGLang (`npm run test:engines -- vllm` selects one): installs them into .cache and
+// runs the engines suite. The first run takes gigabytes of disk space and tens of minutes; later runs take some minutes.
 import { spawnSync } from 'node:child_process';
 
 const engines = process.argv.length > 2 ? process.argv.slice(2) : ['ollama', 'vllm', 'sglang'];

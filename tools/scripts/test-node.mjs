@@ -1,6 +1,5 @@
-// Runs every test on other versions of Node: `npm run test:node -- 22 24`. Each version comes from an npm package with
-// headers, which are needed to build the native module. The project is copied with its history, which some tests read, and is
-// tested in the copy.
+// Runs every test on other versions of Node: `npm run test:node -- 22 24`. Each version is an npm package with the headers
+// that the native module needs. Tests run in a copy of the project that includes its history, because some tests read it.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
