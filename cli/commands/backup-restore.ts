@@ -32,7 +32,6 @@ import type { Manifest } from './backup-manifest.ts';
 import { checkBackup } from './backup-verify.ts';
 import { type PeriodUse, readCounted } from './restore-counters.ts';
 
-/** Maximum number of appends in flight. */
 const appendsAtOnce = 100;
 /** Time in ms for which appends to an unreachable log are retried. */
 const retryForMs = 60_000;

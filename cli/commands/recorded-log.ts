@@ -36,7 +36,6 @@ export async function openRecordedLog(session: Session): Promise<ControlLog> {
   return openLog(url, { topic: controlTopic });
 }
 
-/** Reads all records that the log contains at present. */
 export function readAllRecords(log: ControlLog): AsyncIterable<readonly LogRecord[]> {
   return batchesToEnd(log, { recordsMax: batchRecords });
 }

@@ -42,12 +42,10 @@ export function parseLimit(text: string): number | 'none' {
   return limitParser(0)(text);
 }
 
-/** Returns a parser for limits between `least` and `most`. */
 export function limitParser(least: number, most?: number): (text: string) => number | 'none' {
   return (text) => (text === 'none' ? 'none' : wholeNumber(text, least, most, ', or none'));
 }
 
-/** Returns a parser for whole numbers between `least` and `most`. */
 export function countParser(least: number, most: number): (text: string) => number {
   return (text) => wholeNumber(text, least, most);
 }

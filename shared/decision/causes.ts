@@ -150,7 +150,6 @@ const rows = {
 
 type Rows = typeof rows;
 export type Cause = keyof Rows;
-/** Causes that lead to a refusal of this type. */
 export type CauseWithType<Type extends RefusalType> = {
   [Name in Cause]: Rows[Name]['type'] extends Type ? Name : never;
 }[Cause];

@@ -18,7 +18,6 @@ const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
 /** Shared clock for response timeouts. Ticks of 100 ms are precise enough for waits of about a second. */
 const ticker = perProcess(() => new Ticker(100));
 
-/** Timeout of one response. */
 class ResponseWait implements Timed {
   index = -1;
   readonly #abort = new AbortController();

@@ -22,7 +22,6 @@ export interface CounterFeedOptions {
   readonly process: string;
   /** Merges one record, given its log time. Returns the number of entries that were dropped. */
   readonly read: (record: CounterRecord, logMs: number) => number;
-  /** Called after each batch of records. */
   readonly onRead?: () => void;
   /** Called before the whole topic is read again, because records published earlier may have been lost. */
   readonly onRestart?: () => void;

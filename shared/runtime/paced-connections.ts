@@ -15,7 +15,6 @@ export interface Pace {
 }
 
 const rate = { perSecond: 100, burst: 16 };
-/** Maximum number of connections that wait to be started. */
 const waitingMax = 512;
 /** Part of the remaining room that one address may use, so that addresses with few connections always find some. */
 const shareOfRoom = 1 / 4;

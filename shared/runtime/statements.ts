@@ -30,7 +30,6 @@ export function readColumn<Value extends SqlValue = string>(
   return all<Record<string, Value>>(db, sql, ...values).flatMap((row) => Object.values(row));
 }
 
-/** Returns the result of a `SELECT count(*)`. */
 export function count(db: Database, sql: string, ...values: SqlValue[]): number {
   return Object.values(first<Record<string, number>>(db, sql, ...values) ?? {})[0] ?? 0;
 }

@@ -9,7 +9,6 @@ interface Column<Value extends SqlValue = SqlValue> {
 }
 export type Columns = Readonly<Record<string, Column>>;
 
-/** Type of a row in a table with these columns. */
 export type RowWith<Of extends Columns> = {
   [Name in keyof Of]: Of[Name] extends Column<infer Value> ? Value : never;
 };

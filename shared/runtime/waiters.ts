@@ -7,7 +7,6 @@ export class Waiters {
   get changes(): number {
     return this.#changes;
   }
-  /** Number of readers that are waiting. */
   get size(): number {
     return this.#waiting.size;
   }

@@ -24,7 +24,6 @@ export interface ThreadOptions<Event> {
 export interface ThreadEnd {
   /** Exit code of the thread. Absent if the part ran on the calling thread. */
   readonly exitCode?: number;
-  /** Error that the thread threw. */
   readonly error?: Error;
 }
 

@@ -253,7 +253,6 @@ export type TableName = keyof typeof tableSpecs;
 export const tableNames = Object.keys(tableSpecs) as TableName[];
 export type RowOf<Name extends TableName> = RowWith<(typeof tableSpecs)[Name]['columns']>;
 
-/** Names of a table's mark columns. */
 export type MarkOf<Name extends TableName> = (typeof tableSpecs)[Name] extends { readonly marks: infer Marks }
   ? keyof Marks & string
   : never;

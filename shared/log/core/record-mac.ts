@@ -27,7 +27,6 @@ function createMacKey(token: string, domain: string): Key {
   };
 }
 
-/** Reason why a record's MAC is refused. */
 export type MacRefusal = 'unsigned' | 'wrong_mac';
 
 export class RecordMac {

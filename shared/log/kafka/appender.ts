@@ -114,7 +114,6 @@ export class KafkaAppender {
     }
   }
 
-  /** Throws the error for the caller, unless the append may be retried. */
   #throwUnlessRetryable(fault: KafkaFault, replicas: number, deadlineMs: number): void {
     const { name } = this.#partition;
     const outcome = produceOutcome(fault, replicas);

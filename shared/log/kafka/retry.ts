@@ -8,7 +8,6 @@ export interface RetryPolicy {
   readonly operation: string;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
-  /** Called after each fault. */
   readonly onFault?: (fault: KafkaFault) => void;
   /** Called after each fault. If it returns true, retrying stops before the deadline. */
   readonly giveUpEarly?: () => boolean;
