@@ -99,7 +99,7 @@ test('Ollama pulls a model, reports percentages, and may later be told to delete
   await until(() => sync.states()[0]?.percent === 42);
   pull!.end(line({ status: 'success' }));
   await until(() => sync.states().length === 0);
-  // The model is not pulled again before the engine lists it.
+  // Must not pull the model again, although the engine does not list it yet.
   sync.reconcile();
   serve(['llama3']);
   sync.setDesired(2, []);

@@ -103,7 +103,7 @@ test('guards and If-Match judge the whole file before its first part', async () 
   await expect(apply(fleet, { ifAt: 7 })).rejects.toMatchObject({ type: 'PositionMoved' });
   expect(await apply(fleet, { ifAt: 1 })).toMatchObject({ status: 'done', position: 2 });
   await apply(fleet);
-  // This file's first part only adds organisations. It would not remove anything yet.
+  // The first part of this fleet file only adds organisations, so it would not remove anything yet.
   const organisations = Array.from({ length: 6000 }, (_, n) => ({ id: `new-${n}`, name: 'x'.repeat(150) }));
   const other = { version: 1 as const, organisations };
   await expect(apply(other, { prune: true })).rejects.toMatchObject({ type: 'GuardRefused' });

@@ -204,7 +204,7 @@ test('an organisation without a tier has none, and its period begins on the day 
 test('a stack gets an unused id of the right shape', () => {
   const state = new TestState().given(smallFleet);
   let byte = 0;
-  // Generates an id twice: the first one is taken, the second one is free.
+  // Repeats its values once `byte` is reset, so that the second stack is first offered the id of the first stack.
   const mint = (bytes: number) => new Uint8Array(bytes).fill(Math.floor(byte++ / 4));
   const first = state.when('stack.create', { body: { organisation: 'acme' } }, { mint }).answer['id'];
   byte = 0;

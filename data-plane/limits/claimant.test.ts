@@ -64,7 +64,7 @@ test.each(['on its data folder', 'without its data folder'])(
     expect(second.fold.alone).toBeUndefined();
     log.pass(1000);
     expect(second.isAlone).toBe(true);
-    // What the minute has already used still counts.
+    // Requests that were admitted earlier in this minute still count.
     expect(log.take(second, minute, 60)).toBe(50);
   },
 );
@@ -129,7 +129,7 @@ test('a gateway that is cut off admits up to its granted concurrency for 8 s, an
   expect(one.room(inFlight, log.nowMs)).toBeGreaterThanOrEqual(8);
   log.nowMs += 3200;
   expect(one.room(inFlight, log.nowMs)).toBe(5);
-  // The process must take another id before others declare that the present one has ended.
+  // The process must take another id before other processes declare that the present one has ended.
   log.pass(200);
   expect(one.process).not.toBe(before);
 });
@@ -207,7 +207,7 @@ test('a lone gateway publishes all its use as soon as another joins, and is then
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   log.take(alone, minute, 20);
-  // The record has been sent but not read back, and further requests are admitted meanwhile.
+  // The record has been sent but not read back yet, and more requests are admitted in the meantime.
   expect(alone.records(log.nowMs, log.nowMs)).toHaveLength(1);
   log.take(alone, minute, 5);
   const other = log.open();
@@ -215,7 +215,7 @@ test('a lone gateway publishes all its use as soon as another joins, and is then
   const [record] = alone.isUrgent ? alone.records(log.nowMs, log.nowMs, true) : [];
   expect(record).toMatchObject({ entries: [{ subject: 'acme', window: 60_000, used: 25 }] });
   expect(record).not.toHaveProperty('alone');
-  // This must hold from the time of sending, even before the record is read back.
+  // The process must not count as alone from the moment the record is sent, even before the record is read back.
   expect(alone.isAlone).toBe(false);
 });
 
@@ -252,7 +252,7 @@ test('a gateway repeats its claims every 30 s, for readers that start later', ()
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   log.take(one, inFlight, 1);
-  // The process first gives up what it had claimed ahead.
+  // Waits until the process has given up what it had claimed ahead.
   log.pass(8000);
   const before = log.records.length;
   log.pass(31_000);
@@ -378,7 +378,7 @@ test('a gateway with a steady rate of requests claims ahead, so none of them wai
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   const wide = { ...minute, limit: 6000 };
-  // Admits requests with pauses, until the process claims ahead.
+  // Admits requests with pauses in between, until the process begins to claim ahead.
   for (let n = 0; n < 20; n++) {
     one.add(wide, 5, log.nowMs);
     log.pass(200);

@@ -212,7 +212,7 @@ test('an answer that arrives while this gateway stalls is read before its wait c
     tick: (nowMs: number) => {
       if (nowMs - beganMs < 450) return;
       opened.ticker.delete(stalls);
-      // Stalls just before timers run, which is also before sockets are read.
+      // Stalls just before timers run, and therefore also before sockets are read.
       setImmediate(() => {
         server.postMessage('answer');
         stall(2000);

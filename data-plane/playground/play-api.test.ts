@@ -109,7 +109,7 @@ test('the bodies of all visitors share one organisation’s memory, and take non
     await until(() => bodies.usedBytes >= 11_999);
     hold(callers[1]);
     await until(() => bodies.usedBytes >= 2 * 11_999);
-    // Small bodies may use the organisation's share of the memory a second time.
+    // Once the organisation's share of the memory is full, small bodies may use it a second time.
     hold(callers[0]);
     await until(() => bodies.usedBytes >= 3 * 11_999);
     hold(callers[1]);

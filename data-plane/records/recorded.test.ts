@@ -50,7 +50,7 @@ test('no two fields of a record have the same name', () => {
     );
     expect(new Set(names).size, kind).toBe(names.length);
   }
-  // Record groups store the id at the beginning separately, and pages are found by the time.
+  // Record groups store the first field, the id, apart from the others, and pages are found by the second field, the time.
   expect(recordedNames.slice(0, 2)).toEqual(['request', 'atMs']);
 });
 

@@ -197,7 +197,7 @@ test('Limits 1, Limits 2: after waiting for one limit, a request has the full ti
     { requestsPerMinute: 3, concurrency: 3 },
     {
       ...{ clockAheadMs: 0, periodsAheadMs: 0, known: () => ({ used: 0, held: 0 }), add: none, remove: none },
-      // The minute has room after the first wait, but the limit on requests in flight never has.
+      // There is room in the minute after the first wait, but never room for another request in flight.
       taken: (limit) => (nameOf(limit) === 'minute' && asked.length > 0 ? 0 : limit.limit),
       waitForRoom: (limit, _weight, untilMs) => {
         asked.push([nameOf(limit), untilMs]);

@@ -113,7 +113,7 @@ test('a segment with arbitrary bytes is read to its end', async () => {
       const torn = Buffer.concat([whole.subarray(0, cut), junk, whole]);
       writeFileSync(join(folder, name), torn);
       const ids = await idsIn(logOf());
-      // What remains of a cut head may claim the following bytes as its own, but their checksum will not match.
+      // The rest of a truncated head may claim that the following bytes belong to it, but their checksum will not match.
       expect(ids.slice(-2)).toEqual(upTo(2));
     }),
     { numRuns: runs({ fast: 50, full: 500 }) },
@@ -194,7 +194,7 @@ test('a write costs the same however many records the log contains', async () =>
   await cpu();
   const small = await cpu();
   for (let n = 0; n < 2000; n++) await log.append(group(n, 10), startMs);
-  // A write that read all records would take about fifty times as long.
+  // If a write read all records, it would take about fifty times as long.
   expect(await cpu()).toBeLessThan(10 * small);
 });
 

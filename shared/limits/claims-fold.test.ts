@@ -42,7 +42,7 @@ test('a process gets what the others leave and keeps what it holds, and its use 
   const log = new Log();
   expect(log.append('a', { claim: 7 })).toBe(7);
   expect(log.append('b', { claim: 7 })).toBe(3);
-  // A process keeps what it holds even if others claim it, but does not get more.
+  // The process keeps the seven that it holds even though others claim them, but it does not get more.
   expect(log.append('a', { claim: 7 })).toBe(7);
   expect(log.append('a', { claim: 9 })).toBe(7);
   expect(log.append('b', { claim: 5 })).toBe(3);
@@ -217,7 +217,7 @@ test('one sweep examines a bounded part of the concurrency claims, and several e
 test.each([
   [3, 60],
   [5, 60],
-  // Here each of three processes has a share below one.
+  // With three processes and a limit of 4, the share of each process is less than one request.
   [3, 4],
 ])(
   'until all know that a gateway joined, others leave it the earlier shares of concurrency: %i of %i',

@@ -82,7 +82,7 @@ test('a request is decided when its time is up, if the log answered without givi
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, inFlight, 10);
-  // No process gives room up, but its requests in flight may have ended.
+  // A suspended process gives up no room, although its requests in flight may have ended meanwhile.
   log.set(one, 'suspended');
   log.pass(1200);
   const sinceMs = log.nowMs;
@@ -100,7 +100,7 @@ test('without an answer from the log in time, a request waits for it or until th
   const first = waitFor(log, one, minute, firstMs + 2000);
   log.pass(1200);
   log.set(one, 'live');
-  // The same request also needs room under another limit.
+  // The waiting request also needs room under another limit.
   log.set(one, 'behind');
   const secondMs = log.nowMs;
   const second = waitFor(log, one, inFlight, firstMs + 2000);

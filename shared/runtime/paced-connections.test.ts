@@ -115,7 +115,8 @@ test('addresses take turns: a late one is next, however many connections another
 test('an address gets a quarter of the free room, the next one a quarter of the rest; the refused read why', async () => {
   const server = await paced();
   const peers = await flood(server, '127.0.1.1', 200);
-  // 16 connections have started. 103 more wait, which is the first number above a quarter of the room that they leave of 512.
+  // 16 connections have started, and 103 wait. More are refused, because 103 is more than a quarter of the room that remains,
+  // which is 512 - 103.
   expect(await server.refused()).toBe(200 - 16 - 103);
   await until(() => peers.some((peer) => peer.text.includes('429 Later')));
   await flood(server, '127.0.1.2', 100);

@@ -69,7 +69,7 @@ function stagedEvent(change: string, events: readonly KnownEvent[]): KnownEvent 
   });
 }
 
-/** Renames change events to an unknown type, which is what a reader sees that was built before changes existed. */
+/** Gives change events an unknown type, so that readers treat them as a build from before changes existed would. */
 function unknown(stored: StoredEvent): StoredEvent {
   return stored.type.startsWith('change.') ? { ...stored, type: `later.${stored.type}` } : stored;
 }

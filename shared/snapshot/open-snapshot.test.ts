@@ -178,7 +178,7 @@ test('a quarantined file takes its write-ahead log with it', () => {
   const path = join(folder, 'wal.db');
   const first = openOrRebuild(path);
   first.snapshot.apply(records);
-  // Copies both files while the database is open, so they are as a kill would leave them.
+  // Copies the database file and its write-ahead log while the database is open, because a kill would leave them like this.
   const killed = join(folder, 'killed.db');
   for (const suffix of ['', '-wal']) copyFileSync(path + suffix, killed + suffix);
   first.snapshot.close();

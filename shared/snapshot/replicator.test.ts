@@ -188,8 +188,7 @@ test('a proof dates from before its end was requested, not from the response', a
   replicator.start();
   onTestFinished(() => replicator.stop());
   expect(await proven).toBe(noted);
-  // Each proof must follow a request for the log's end that was made after the moment it proves. An earlier request would not
-  // count.
+  // Each proof must follow a request for the log's end, and this request must have been made after the moment that is proved.
   expect(steps.slice(steps.lastIndexOf('moment'), steps.lastIndexOf('proven'))).toContain('asked');
 });
 
@@ -422,7 +421,8 @@ test('a long backlog of commits never holds the event loop for long', { timeout:
   for (let n = 1; n <= commits; n++) {
     const data = { id: `key-${n}`, organisation: `org-${n % 100}`, name: 'a key', hash: sha256(`${n}`) };
     topic.add(writer.add([known('key.created', { ...data, expires: 'never', expiresAt: null })]).value);
-    // Adds records that do not count. Each of them is cheap, but together they must not hold the loop either.
+    // Adds records that no reader accepts. Each of them is cheap, but together they must not hold the event loop for long
+    // either.
     if (n % 10 === 0) topic.add(Buffer.from('{}'));
   }
   const fold = () => holdOfFold(topic, (snapshot) => expect(snapshot.seq).toBe(commits + 1));

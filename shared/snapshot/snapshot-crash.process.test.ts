@@ -73,7 +73,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 /** Offset at which folding continued from each copy of the files, keyed by the number of the next statement. */
 const continuedAt = new Map<number, number>();
 let statements = 0;
-/** Of this many statements, one is tried. In the nightly run every statement is. */
+/** One statement in this many is tried. In the nightly run, every statement is tried. */
 const distance = Math.ceil(80 / runs({ fast: 10, full: 10 }));
 /** Number of copied states for each real kill, because each kill costs the start of a process. */
 const copiesOfKill = 10;

@@ -109,7 +109,7 @@ export async function runAttack(
   const { fleet } = stage;
   fleet.resetResident();
   await fleet.longestTurnsMs();
-  // Lets work that the previous attack left behind finish, so that this attack is not blamed for it.
+  // Waits until the work that the previous attack left behind has finished, so that the new attack is not blamed for it.
   await observed(observer, 0.1);
   const end = new AbortController();
   // Each connection of the attack adds a listener to the signal.

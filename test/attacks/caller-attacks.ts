@@ -26,7 +26,7 @@ const creates: Attack = {
     const end = new AbortController();
     setMaxListeners(0, end.signal);
     const flooding = flood(fleet.console, { connections, bytes }, end.signal, counts);
-    // Once every connection has been answered, as many requests are waiting as the server allows.
+    // Once every connection has received an answer, the server has as many waiting requests as it allows.
     await until(() => [...counts.values()].reduce((sum, count) => sum + count, 0) >= connections, 60_000);
     let refused = '';
     for (let command = 0; command < 10; command++)

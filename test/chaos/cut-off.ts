@@ -82,7 +82,7 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   door.shut(how);
   const sleepers = ['frozen', 'asleep'].map((name) => ({ name, gateway: gateways.get(name)! }));
   for (const { name, gateway } of sleepers) {
-    // The watches' requests would freeze with the gateway and hide the one request whose answer counts.
+    // Stops the watches, because their requests would freeze with the gateway and hide the one request whose answer counts.
     await Promise.all([watches.get(name)!.stop(), kept.get(name)!.stop()]);
     gateway.child.kill('SIGSTOP');
   }

@@ -144,7 +144,7 @@ async function freezeInAppend(
   }
   await pause(frozenMs);
   if (releaseFirst) door.release();
-  // Gives everyone time to read the append from the log while its sender is still frozen.
+  // Gives all readers time to read the append while the control plane that sent it is still frozen.
   if (releaseFirst) await pause(200);
   first.child.kill('SIGCONT');
   door.release();

@@ -112,7 +112,7 @@ test('a chooser states how many options exist, and works with the keyboard alone
   await field.press('Enter');
   const chosen = await field.inputValue();
   expect(name).toContain(chosen);
-  // Abandoning a search must keep the earlier choice.
+  // If the user abandons a search, the field must keep the earlier choice.
   await field.fill('something else');
   await dialog.getByLabel('Name', { exact: true }).fill('by keys');
   expect(await field.inputValue()).toBe(chosen);

@@ -182,7 +182,7 @@ const unlinked = (names: readonly string[]): string => `(() => {
   return [...new Set(faults)].slice(0, 12);
 })()`;
 
-/** Returns the targets of the page's links with names, and the links that lead to the wrong page. */
+/** For the links whose text is a name, returns where they lead, and which of them lead to the wrong page. */
 async function linksOf(page: Page, pathsOf: ReadonlyMap<string, ReadonlySet<string>>) {
   const links = await page.evaluate<[string, string][]>(
     `[...document.querySelectorAll('main a.name')].map((link) => [link.textContent.trim(), link.pathname])`,

@@ -62,7 +62,7 @@ test.skipIf(!isBrowserInstalled)(
     try {
       await status.getByText(/the log cannot be reached: no changes now/).waitFor();
       await watched.expectAccessible('the log is away');
-      // A page that is opened during the outage must also show the last known state.
+      // A page that is opened while the log is unreachable must also show the last known state.
       await page.getByRole('link', { name: 'Organisations', exact: true }).click();
       await page.getByRole('link', { name: 'Acme', exact: true }).waitFor();
       await page.goto('/keys?org=acme');

@@ -37,7 +37,7 @@ beforeAll(async () => {
     resolve(import.meta.dirname, '../../deploy/prometheus/headgate.rules.yaml'),
     'utf8',
   );
-  // Uses the shipped expressions, but with a holding time of a second instead of minutes.
+  // Uses the shipped alert rules, except that their conditions need to hold for only a second instead of minutes.
   writeFileSync(join(fleet.dir, 'rules.yaml'), rules.replaceAll(/^(\s+for:) .*$/gm, '$1 1s'));
   const job = (name: string, { metrics }: { readonly metrics: string }) => ({
     job_name: name,

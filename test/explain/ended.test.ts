@@ -138,7 +138,7 @@ test('the build that recorded the decisions repeats them, including version 0.2.
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line))
-    // Skips the listener's answer to an incomplete body, which is a separate record.
+    // Skips the record that the listener wrote when it answered an incomplete body.
     .filter(({ stage }) => stage !== 'http');
   expect(lines).toHaveLength(4);
   const former = lines.map(({ promptTokensMax, finish, ...line }) => ({

@@ -124,7 +124,8 @@ class Writer {
       } catch (error) {
         if (!(error instanceof AppendUnknown || error instanceof LogUnavailable)) throw error;
         if (error instanceof AppendUnknown) this.unknown++;
-        // The record may still arrive although its outcome is unknown, and the command then must not be repeated.
+        // Waits a moment, because the record may still arrive although its outcome is unknown. Its command must then not be
+        // repeated.
         await Promise.race([seen, pause(300)]);
       }
     }
@@ -242,7 +243,7 @@ test('an idle log sets almost no timers', async () => {
   await log.append(Buffer.from('before'));
   await delivery;
   const armed = vi.spyOn(globalThis, 'setTimeout');
-  // If a timer were set again and again, this second would show it.
+  // If the client set a timer again and again, it would show within this second.
   await pause(1000);
   const count = armed.mock.calls.length;
   armed.mockRestore();

@@ -95,7 +95,7 @@ test.each<[string, Record<string, string>, string]>([
   await expect(refused).rejects.toThrow(
     `kafka-configs.sh --bootstrap-server BROKERS --alter --entity-type topics --entity-name ${topic} --add-config ${fix}`,
   );
-  // Does what the printed command would do, as far as this old client can: it sets all settings of a topic.
+  // Changes the setting as the printed command would. This old client must set all settings of a topic at once.
   const [name, value] = fix.split('=') as [string, string];
   const fixed = Object.entries({ 'retention.ms': '-1', [name]: value });
   const configEntries = fixed.map(([name, value]) => ({ name, value }));

@@ -278,7 +278,7 @@ export class Simulation {
     const append = (): void => {
       const away = Math.max(gateway.awayUntilMs, this.#logAwayUntilMs);
       if (away > this.#nowMs) {
-        // Half of the appends under way arrive once the log is available again.
+        // Half of the appends that were under way arrive once the log is available again.
         if (dice.chance(0.5)) this.#at(away + dice.between(0, 300), append);
         return;
       }

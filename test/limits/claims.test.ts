@@ -114,7 +114,7 @@ test.each(['rate', 'concurrency'] as const)(
 );
 
 test('Limits 1: a released standing share is used again only once all shares fit, even without requests', () => {
-  // With this seed, four requests exceeded the limit when usage from before the share was given up still counted.
+  // With this seed, four requests exceeded the limit as long as usage from before a share was given up was still counted.
   expect(new Simulation({ kind: 'rate', faults: 'stops', seed: 3816 }).run()).toMatchObject({ beyond: 0 });
 });
 

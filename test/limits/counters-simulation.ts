@@ -141,7 +141,8 @@ class Simulation {
 
   #step(): void {
     const isLong = this.#chance(0.04);
-    // Steps the control plane before and after the long pause, as if one were always running.
+    // Lets the control plane read before and after the long pause, so that the run looks as if one had been running all the
+    // time.
     if (isLong) this.#planeStep();
     this.#nowMs += Math.floor(this.#random() * (isLong ? 12 * hourMs : 20_000));
     if (isLong) this.#planeStep();

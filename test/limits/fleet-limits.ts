@@ -248,7 +248,7 @@ async function coldBurst(fleet: LimitedFleet, { undisturbed = true } = {}): Prom
   });
   expect(all.flatMap(({ other }) => other)).toEqual([]);
   const admitted = all.reduce((sum, answers) => sum + answers.admitted, 0);
-  // The bound is one extra request per gateway.
+  // The documented bound is one request per gateway beyond the limit.
   expect(admitted).toBeLessThanOrEqual(minuteLimit + exempt);
   expect(admitted).toBeGreaterThanOrEqual(minuteLimit - unused);
   expect((await fleet.seen()).requests - before).toBe(admitted);
@@ -411,7 +411,7 @@ async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<v
       for (let more = 0; more < 2 * slots; more++) await begin();
     });
     expect(statuses).toEqual(new Set([200, 429]));
-    // The bound is one extra request per gateway.
+    // The documented bound is one stream per gateway beyond the limit.
     expect(light.open).toBeLessThanOrEqual(slots + exempt);
     expect((await fleet.seen()).inFlight).toBe(light.open);
     await shows(fleet, organisation, { inFlight: light.open });

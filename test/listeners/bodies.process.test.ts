@@ -181,7 +181,7 @@ describe.each(names)('%s', (name) => {
       for (let n = 0; n < 40; n++) await peer.send(block);
       await peer.send('0\r\n\r\n');
       await expectOtherServed(listener);
-      // After its answer, a connection may stay open for as long as any other, so close it here.
+      // Closes the connection here, because after its answer it may stay open for as long as any other connection.
       await peer.received(/\r\n\r\n/);
       peer.close();
     });

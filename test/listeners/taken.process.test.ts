@@ -100,7 +100,7 @@ describe('each listener of each process', () => {
  * listeners.
  */
 const readyFile = '--ready-file';
-/** An invalid value for each of these options. */
+/** An invalid value for each option that does not accept any text. */
 const bad: Readonly<Record<string, string>> = {
   '--log': 'zzz:foo',
   '--control-plane': 'foo',

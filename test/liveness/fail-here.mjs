@@ -31,7 +31,7 @@ function look() {
   const words = readFileSync(file, 'utf8').split(' ');
   if (words.length > 1 && words[0] !== process.argv[2]) return;
   const harm = harms[words.at(-1)];
-  // The file has not been written completely yet.
+  // The file that names the failure has not been written completely yet.
   if (harm === undefined) return;
   rmSync(file);
   harm();

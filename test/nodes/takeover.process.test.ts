@@ -107,7 +107,7 @@ test.concurrent('if most nodes fall silent with their agents at once they keep t
   // Waits for longer than a second probe takes, to see that nothing happens.
   await pause(5000);
   expect((await eventsFrom(admin, from + 1)).filter(({ type }) => type.startsWith('node.'))).toEqual([]);
-  // Once a second node reports, the two silent nodes are no longer a majority.
+  // Once a second node reports again, the two silent nodes are no longer a majority.
   freeze('SIGCONT', 0);
   await until(async () => (await down()).length > 1);
   expect((await down()).sort()).toEqual(['b', 'c']);

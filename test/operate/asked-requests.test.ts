@@ -224,7 +224,7 @@ test('a killed, non-recording or unknown gateway is named, and the others’ row
   const one = await page();
   expect([one.items.length, one.silent]).toEqual([perGateway, ['gw-1', 'gw-off']]);
   expect(await page('gw-9')).toEqual({ items: [], silent: ['gw-9'] });
-  // A gateway that was silent on the first page does not appear on a later one.
+  // If a gateway did not answer for the first page, its rows must not appear on later pages.
   await serve('gw-1');
   expect((await page(undefined, new Map([['gw-2', 10]]))).silent).toEqual(['gw-1', 'gw-off']);
 });
@@ -313,8 +313,8 @@ test('if a follower gets too many rows, it gets a sample of all gateways by time
   await until(() => isFollowed);
   const both = new Set(['gw-1', 'gw-2']);
   const seenOf = (): Set<string> => new Set(seen.map(({ gateway }) => gateway));
-  // Rows of one gateway may use up the limit of a moment before the other gateway answers, so keep adding rows until both
-  // appear.
+  // The rows of one gateway may use up the number of rows allowed per moment before the other gateway answers. So keep adding
+  // rows until both gateways appear.
   for (let added = 0; seenOf().size < both.size; ) {
     for (let n = 0; n < 400; n++) for (const gateway of both) add(gateway, n % 10, Date.now() + n);
     added += 800;

@@ -93,7 +93,7 @@ test('no file written by a service or its command line is open to others', () =>
   for (const name of ['context.json', 'demo-keys.json', 'key', 'token', 'log.jsonl'])
     expect(names).toContain(name);
   expect(open(made)).toEqual([]);
-  // No copy of the state may remain, especially not in the shared temporary folder.
+  // No copy of the state may remain anywhere, and in particular not in the shared temporary folder.
   expect(names.filter((name) => /snapshot/.test(name))).toEqual(['snapshot-copies']);
   expect(readdirSync(temporary)).toEqual([]);
 });

@@ -234,7 +234,7 @@ test('docs/metrics.md lists each sample’s labels', async () => {
 test('each metric that an alert or a dashboard reads exists', async () => {
   const real = new Set([...(await namesOf(gateway.ready)), ...(await namesOf(controlPlane.ready))]);
   const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
-  // Also accepts label names, because some labels begin like metrics.
+  // Also collects the names of labels, because some of them begin like the names of metrics.
   for (const [, name = '', labels = ''] of page.matchAll(/^\| `(\w+)` \| \w+ \| ([^|]*) \|/gm))
     for (const each of [name, ...labels.split(', ')]) real.add(each.trim());
   const files = readdirSync(join(root, 'deploy'), { recursive: true, encoding: 'utf8' });

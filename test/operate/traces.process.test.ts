@@ -285,7 +285,7 @@ test('a hanging receiver costs no request: spans beyond the queue are dropped, a
   await until(() => held.length > 0, 30_000);
   hangs = false;
   for (const response of held.splice(0)) response.writeHead(200).end('{}');
-  // The gateway made 500 spans, but the queue holds only 60.
+  // The gateway has made 500 spans, but its queue has room for only 60, so most of them must have been dropped.
   await until(async () => {
     await ask(traced, { key, traceparent: mark('b') });
     return spans().some(({ traceId: id }) => id === 'b'.repeat(32));

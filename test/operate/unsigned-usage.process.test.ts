@@ -69,8 +69,8 @@ test('a gateway’s usage under another token counts once, after a start with th
     await serve([], more);
     await until(async () => (await requests()) === 1, waitMs);
   }
-  // The restarted gateway signs the rows waiting in its outbox with its new token, because rows are signed when they are
-  // published.
+  // The restarted gateway signs the rows that wait in its outbox with its new token, because rows are signed only when they
+  // are published.
   await gateway.end('SIGTERM');
   gateway = await fleet.serve('gateway', 'gw');
   await serve([], { HEADGATE_GATEWAY_TOKEN_PREVIOUS: nextToken });

@@ -90,7 +90,8 @@ test('Limits 4: a failed turn and a turn stopped by its visitor release their pl
   expect((await chat(address, cookie)).status).toBe(409);
   for (const answer of held) answer.on('error', () => undefined).destroy();
   await behave(undefined);
-  // The gateway learns a moment later that a request has ended, so repeat. Refused turns do not count.
+  // The gateway learns that a request has ended only a moment later, so the turn is repeated. Refused turns do not count as
+  // used.
   let answered = 0;
   await until(async () => {
     if ((await chat(address, cookie)).status === 200) answered++;

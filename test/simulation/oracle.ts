@@ -183,13 +183,13 @@ export class Oracle {
 export function answerOf(state: State, { stack, key, model }: ClientRequest, nowMs: number): Allowed {
   const hash = key === undefined ? '' : createHash('sha256').update(key).digest('hex');
   const owner = state.keys.get(hash);
-  // Specification, Authentication 8.
+  // The key is unknown, revoked or expired (specification, Authentication 8).
   if (owner === undefined || state.revoked.has(owner.id) || owner.expiresMs <= nowMs)
     return { refusal: 'Unauthorized' };
   const { organisation } = owner;
   const { tier: tierId = null, isSuspended = true } = state.organisations.get(organisation) ?? {};
   const tier = tierId === null ? undefined : state.tiers.get(tierId);
-  // Specification, Errors 4: the organisation has no entitlement.
+  // The organisation has no entitlement (specification, Errors 4).
   if (tier === undefined || isSuspended) return { refusal: 'ModelNotInPlanError' };
   if (stack !== undefined) {
     // Specification, Errors 6: a stack of another organisation and a stack that does not serve look the same.

@@ -371,7 +371,7 @@ test('a stream keeps its pace and ends on time', async () => {
   const began = performance.now();
   await stream(node, { max_tokens: 10 });
   const tookMs = performance.now() - began;
-  // There are 12 waits of 5 ms before the last part.
+  // Before the last part of the answer, the node waits 12 times for 5 ms.
   expect(tookMs).toBeGreaterThan(55);
 });
 

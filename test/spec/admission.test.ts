@@ -141,7 +141,7 @@ test('Errors 3, Routing algorithm 1: a model of an own node that is down is 503,
 
 /** A prompt with more bytes than the tier allows tokens. Only the node's token count can tell whether it fits. */
 const undecided = { messages: [{ role: 'user', content: 'b'.repeat(300) }] };
-/** A prompt that is also one word, but has too many tokens by the node's count. */
+/** A prompt of a single word that nevertheless has too many tokens by the count of the node. */
 const tooLong = { messages: [{ role: 'user', content: 'b'.repeat(600) }] };
 
 test('Errors 8, Errors 9, Limits 3: at the limit per minute no node is asked, not even for a count', async () => {
@@ -180,7 +180,7 @@ test('Errors 8, Limits 3: a prompt that may not fit the tier is counted, however
       const answer = await ask(key, 'echo-small', '127.0.0.1', { ...tooLong, ...more });
       expect(expectRefusal(answer, 'ContextWindowExceededError').message).not.toContain('at least');
     });
-    // The node received only the request to count tokens.
+    // The node received a single request, which asked it to count tokens.
     expect(asked).toEqual({ 'pool-1': 1 });
   }
 });
@@ -193,7 +193,7 @@ test('Errors 8, Limits 3: an uncountable prompt is refused only by its lower bou
     const asked = await askedDuring(fleet, async () => {
       expect((await ask(key, 'echo-small', '127.0.0.1', more)).status).toBe(200);
     });
-    // The node received the attempt to count tokens and the request itself.
+    // The node received two requests: one that asked it to count tokens, and the completion itself.
     expect(asked).toEqual({ 'pool-1': 2 });
   }
   expectRefusal(await ask(key, 'echo-small', '127.0.0.1', undecided), 'InferenceRateLimitedError');

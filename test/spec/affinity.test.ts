@@ -124,7 +124,7 @@ test('conversations for which their home had no room stay where they went, throu
         gateway: (at + turn) % 2,
         more: { max_tokens: 12 },
       });
-      // More cached tokens than the system prompt has, so the earlier turns were cached too.
+      // If more tokens were cached than the system prompt has, the earlier turns of the conversation were cached too.
       if (turn > 0 && cached > 300) again += 1;
       messages = next;
     }

@@ -165,7 +165,7 @@ describe('a batch of records', () => {
   }
   const honest = honestLog(6);
 
-  /** Builds a record that someone without a signer's key could append who knows all earlier records. */
+  /** Builds a record that an outsider could append who knows all earlier records but has no signer's key. */
   function forgery(kind: number, pick: number, before: readonly LogRecord[]): LogRecord {
     const judgements = judgeOneByOne(emptyHead(), before);
     const last = judgements.findLast((judgement) => 'accepted' in judgement);

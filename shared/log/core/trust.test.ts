@@ -90,7 +90,8 @@ test('a state from before the pin is refused unless a pinned key signed its logâ
     const check = checkTrust(log, snapshot, pins);
     if (fits) await expect(check).resolves.toBeUndefined();
     else await expect(check).rejects.toThrow(/log main is refused/);
-    // The state belongs to another log than the one that begins here, although its last record is in this log too.
+    // The stored state belongs to another log than the one that begins here, although this log also contains the state's last
+    // record.
     await expect(
       checkTrust(
         logOf([genesis([own], own)]).log,

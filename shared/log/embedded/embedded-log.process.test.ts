@@ -100,7 +100,7 @@ test('a writer killed at any moment loses no acknowledged append and leaves none
   for (const [name, acked] of acks) {
     const present = found.get(name) ?? [];
     expect(present).toEqual(expect.arrayContaining(acked));
-    // At most one more append may be present: one that was written but not acknowledged yet.
+    // Besides the acknowledged appends, at most one may be present: one that was written but not acknowledged yet.
     expect(present.length - acked.length).toBeLessThanOrEqual(1);
     expect(new Set(present.map((entry) => entry.split('@')[0])).size).toBe(present.length);
   }
@@ -153,7 +153,7 @@ test('another process sees an append through file notifications, not the slow po
   latencies.sort((a, b) => a - b);
   const at = (share: number) => (latencies[Math.floor(count * share)] as number).toFixed(2);
   console.log(`append → seen in another process, ms: p50 ${at(0.5)}, p90 ${at(0.9)}, p99 ${at(0.99)}`);
-  // All records must have been seen. With the slow poll alone, the last ones would have come too late.
+  // The reader must have seen all records. If it had relied on its slow poll alone, the last ones would have come too late.
   expect(latencies).toHaveLength(count);
 });
 

@@ -37,7 +37,7 @@ function gatewayOf(
   { observe, knowsUsage = true }: LiveGatewayOptions,
 ): Gateway {
   const { counters } = facts;
-  // Usage is 0 until it has been loaded. So if live serving does not wait for it, the decision differs.
+  // Usage is 0 until it has been loaded. If live serving does not wait for it, the decision is therefore different.
   let used = { poolTokens: 0, freeTurns: 0 };
   const loadTotal = async (): Promise<boolean> => {
     await nextTurn();
