@@ -168,7 +168,7 @@ export async function openState(
   return context.past.at(seq, reader);
 }
 
-/** Parses a query. Throws `CommandError` `InvalidCommand`, which lists every fault. */
+/** Parses a query. Throws an `InvalidCommand` error, which lists every fault. */
 export function parseQuery<Schema extends z.ZodType>(schema: Schema, query: unknown): z.output<Schema> {
   const parsed = schema.safeParse(query);
   if (parsed.success) return parsed.data;

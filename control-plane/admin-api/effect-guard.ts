@@ -69,7 +69,7 @@ export class EffectGuard {
     context.onCommits((commits) => this.#note(commits));
   }
 
-  /** Judges a command, or returns undefined if it refuses only what it is meant to. Throws `CommandError` `GuardRefused`. */
+  /** Judges a command, or returns undefined if it refuses only what it is meant to. Throws a `GuardRefused` error. */
   async check(command: GuardedCommand): Promise<CheckedEffect | undefined> {
     const planned = await this.#planned(command);
     if (planned === undefined || !mayRefuse(planned.events)) return undefined;
@@ -188,7 +188,7 @@ function refuseUnseen(error: unknown): never {
   });
 }
 
-/** Throws `CommandError` `GuardRefused` if too many requests would be refused, or all requests of one organisation. */
+/** Throws a `GuardRefused` error if too many requests would be refused, or all requests of one organisation. */
 function refuseHarm({ asked, refused, lost, groups, gatewaysSilent: silent }: ServedEffect): void {
   if (asked < requestsMin || (refused <= asked * shareMax && lost.length === 0)) return;
   const nothing = lost.length === 0 ? '' : `; all requests of ${nameSome(lost)} would be refused`;

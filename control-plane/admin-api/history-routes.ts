@@ -24,7 +24,7 @@ type Context = Pick<
 
 const changesMax = 10_000;
 
-/** Returns the position. Throws `CommandError` `NotFound` if there is no commit at it yet. */
+/** Returns the position. Throws a `NotFound` error if there is no commit at it yet. */
 function known({ snapshot }: Context, position: number): number {
   if (position <= snapshot.seq) return position;
   throw new CommandError('NotFound', `there is no position ${position}; the log is at ${snapshot.seq}`);

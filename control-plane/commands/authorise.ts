@@ -52,9 +52,7 @@ export function findRole(db: Database, actor: Actor, organisation: string): Role
   return member && covers(actor, member) ? member.role : undefined;
 }
 
-/**
- * Throws `CommandError` `Forbidden` unless the actor has access. `findOrganisation` returns undefined for a missing resource.
- */
+/** Throws a `Forbidden` error unless the actor has access. `findOrganisation` returns undefined for a missing resource. */
 export function authorise(
   db: Database,
   actor: Actor,

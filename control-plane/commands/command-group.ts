@@ -329,7 +329,7 @@ function mayTryAgain(waiter: Waiter): boolean {
   return false;
 }
 
-/** Answers a command that has already run. Throws `CommandError` `Conflict` if its id was used for another command. */
+/** Answers a command that has already run. Throws a `Conflict` error if its id was used for another command. */
 function repeat(
   command: BoundCommand,
   before: { seq: number; hash: string | null; subject: string | null },

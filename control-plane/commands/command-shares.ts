@@ -26,7 +26,7 @@ export class CommandShares {
     this.#minute = new MinuteLimit(now);
   }
 
-  /** Counts a person's command, whatever its outcome. Throws `CommandError` `TooManyRequests` above the limit per minute. */
+  /** Counts a person's command, whatever its outcome. Throws a `TooManyRequests` error above the limit per minute. */
   countPerson(actor: Actor, { commandsPerPersonPerMinute: max }: Bounds): void {
     if (actor.person === undefined) return;
     this.#count(`person ${callerName(actor)}`, max, `${actor.person} may run ${max} commands a minute`);
@@ -47,7 +47,7 @@ export class CommandShares {
     });
   }
 
-  /** Waits for the caller's turn. Resolves with a function that ends it, to call once. Rejects with `CommandError` `Busy`. */
+  /** Waits for the caller's turn. Resolves with a function that ends it, to call once. Rejects with a `Busy` error. */
   turn(caller: QueueCaller): Promise<() => void> {
     return this.#queue.acquire(caller);
   }

@@ -165,7 +165,7 @@ export function defineCommands<Name extends CommandName>(
   return Object.fromEntries(definitions);
 }
 
-/** Parses the parameters and body. Throws `CommandError` `InvalidCommand`, which lists every fault. */
+/** Parses the parameters and body. Throws an `InvalidCommand` error, which lists every fault. */
 export function parseInput(
   definition: CommandDefinition,
   raw: { readonly params?: unknown; readonly body?: unknown },

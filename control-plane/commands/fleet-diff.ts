@@ -26,7 +26,7 @@ export interface FleetOptions {
   readonly nowMs: number;
 }
 
-/** Plans how to make the state match the document. Throws `CommandError` `InvalidCommand` or `Conflict` if it cannot. */
+/** Plans how to make the state match the document. Throws an `InvalidCommand` or `Conflict` error if it cannot. */
 export function* diffFleet(db: Database, fleet: Fleet, options: FleetOptions): Generator<void, FleetPlan> {
   checkReferences(db, fleet, options.prune ?? false);
   const plan = new FleetPlan();

@@ -44,7 +44,7 @@ function unknownTiers(db: Database, fleet: Fleet, prune: boolean): CommandErrorD
   });
 }
 
-/** Throws `CommandError` `InvalidCommand` with every missing model and tier. */
+/** Throws an `InvalidCommand` error with every missing model and tier. */
 export function checkReferences(db: Database, fleet: Fleet, prune: boolean): void {
   const details = [...unknownModels(db, fleet, prune), ...unknownTiers(db, fleet, prune)];
   const [first] = details;

@@ -19,7 +19,7 @@ export interface ItemReference {
   isThere(id: string): boolean;
 }
 
-/** Throws `CommandError` `NotFound`, which lists every item whose resource does not exist. */
+/** Throws a `NotFound` error, which lists every item whose resource does not exist. */
 export function needAll(ids: readonly string[], { field, what, noun, isThere }: ItemReference): void {
   const there = new Map<string, boolean>();
   const details = ids.flatMap((id, index) => {

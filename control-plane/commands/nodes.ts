@@ -56,7 +56,7 @@ function isInPool(db: Database, organisation: string, model: string): boolean {
   return first(db, sql, model) !== undefined;
 }
 
-/** Throws `CommandError` `GuardRefused` if the node is the last one that serves some model at its place. */
+/** Throws a `GuardRefused` error if the node is the last one that serves some model at its place. */
 function guardLastNode(db: Database, { id, place }: NodeResource, served: CommandContext['served']): void {
   const isInstalled = installsIn(db);
   const lost = onlyRoutes(db, id).filter(

@@ -16,7 +16,7 @@ import { findNode, findStack, findToken } from '../state/capacity.ts';
 import { findModel, findTier } from '../state/catalog.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
 
-/** Returns the resource, or throws `CommandError` `NotFound`. `what` is its name in messages, `noun` its name in the CLI. */
+/** Returns the resource, or throws a `NotFound` error. `what` is its name in messages, `noun` its name in the CLI. */
 function need<Found>(found: Found | undefined, what: string, noun: string, id: string): Found {
   if (found !== undefined) return found;
   throw new CommandError('NotFound', `there is no ${what} ${id}`, {
@@ -46,7 +46,7 @@ export function needToken(db: Database, id: string): NodeToken {
   return need(findToken(db, id), 'token', 'node', id);
 }
 
-/** Throws `CommandError` `NotFound` unless all selected models are in the catalog. The error lists all missing ones. */
+/** Throws a `NotFound` error unless all selected models are in the catalog. The error lists all missing ones. */
 export function needModels(db: Database, models: '*' | readonly string[]): void {
   if (models === '*') return;
   const details: CommandErrorDetail[] = [];
@@ -61,13 +61,13 @@ export function needModels(db: Database, models: '*' | readonly string[]): void 
     });
 }
 
-/** Throws `CommandError` `Conflict` if the resource already exists. */
+/** Throws a `Conflict` error if the resource already exists. */
 export function needFree(found: unknown, what: string, id: string): void {
   if (found !== undefined)
     throw new CommandError('Conflict', `the ${what} ${id} already exists`, { next: 'choose another id' });
 }
 
-/** Throws `CommandError` `GuardRefused` if the resource that is to be removed is still in use, unless forced. */
+/** Throws a `GuardRefused` error if the resource that is to be removed is still in use, unless forced. */
 export function needUnused(
   what: string,
   users: readonly string[],

@@ -16,9 +16,7 @@ export interface Asker {
   readonly adjustment: number;
 }
 
-/**
- * Finds the calling organisation. Returns undefined for callers whose tokens are not counted. Throws CommandError `NotFound`.
- */
+/** Finds the calling organisation, or undefined if its tokens are not counted. Throws a `NotFound` error if it is unknown. */
 export function findAsker(
   db: Database,
   { key, organisation }: Pick<ExplainRequest, 'key' | 'organisation'>,

@@ -16,7 +16,7 @@ export class GatewayTurns {
   #operatorCalls = 0;
 
   /**
-   * Runs `work` when its turn comes. Rejects with `CommandError` `Busy` if the queue is full or the wait too long, or with
+   * Runs `work` when its turn comes. Rejects with a `Busy` error if the queue is full or the wait too long, or with
    * the signal's reason if the client aborts while waiting.
    */
   run<Answer>(actor: Actor, client: AbortSignal, work: () => Promise<Answer>): Promise<Answer> {

@@ -1,4 +1,4 @@
-/** Searches the events of commits by their subjects, in either direction. */
+/** Searches the events of commits by their subjects, starting with the oldest or the newest. */
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
 import type { StoredEvent } from '../../schemas/events/events.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';

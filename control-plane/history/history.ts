@@ -86,7 +86,7 @@ export class History implements HistoryAccess {
     }
   }
 
-  /** Resolves once the history has reached the position. Rejects with `CommandError` `Busy`, or if `client` aborts. */
+  /** Resolves once the history has reached the position. Rejects with a `Busy` error, or if `client` aborts. */
   async #ready(seq: number, client: AbortSignal): Promise<OpenHistory> {
     const until = performance.now() + waitMs;
     while (this.#opened === undefined && performance.now() < until && !this.#stop.signal.aborted) {

@@ -35,7 +35,7 @@ export interface PastOptions {
 /** Returns the caller to use if no request caused the question. */
 const alwaysThere = (): PastReader => ({ caller: 'operator', client: new AbortController().signal });
 
-/** Parses a moment. Throws `CommandError` `InvalidCommand` if the text is not one. */
+/** Parses a moment. Throws an `InvalidCommand` error if the text is not one. */
 function namedMoment(text: string): NamedMoment {
   const parsed = parseMoment(text, wallClockMs());
   if (parsed) return parsed;
@@ -81,7 +81,7 @@ export class PastStates {
     return (await this.moment(text, reader)).nowMs;
   }
 
-  /** Returns the state after commit `seq`. Throws `CommandError` `NotFound` or `Busy`. */
+  /** Returns the state after commit `seq`. Throws a `NotFound` or `Busy` error. */
   async at(seq: number, reader = alwaysThere()): Promise<StateFacts> {
     if (seq === this.#present.seq) return this.#present;
     if (seq < 1 || seq > this.#present.seq)
@@ -90,7 +90,7 @@ export class PastStates {
     return { seq, log: this.#present.log, head: { signers } };
   }
 
-  /** Returns the digest of each table after commit `seq`. Throws `CommandError` `NotFound` or `Busy`. */
+  /** Returns the digest of each table after commit `seq`. Throws a `NotFound` or `Busy` error. */
   async digestsAt(seq: number, reader?: PastReader): Promise<Readonly<Record<TableName, string>>> {
     return seq === this.#present.seq ? this.#present.digests() : this.ask('digests', [seq], reader);
   }

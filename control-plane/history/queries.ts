@@ -130,7 +130,7 @@ export class HistoryReader {
     return this.#at(seq, (state) => describeDecision(state, question, record), view);
   }
 
-  /** Finds the organisation that makes a hypothetical request. Throws `CommandError` `NotFound`. */
+  /** Finds the organisation that a hypothetical request comes from. Throws a `NotFound` error if it is unknown. */
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined {
     return this.#at(seq, ({ db }) => findAsker(db, ask, nowMs));
   }
@@ -234,7 +234,7 @@ export class HistoryReader {
     });
   }
 
-  /** Returns the inverse of a commit. Throws `CommandError` `Conflict` if there is none. */
+  /** Returns the inverse of a commit. Throws a `Conflict` error if there is none. */
   inverse(seq: number): CommitInverse {
     const events = JSON.parse(this.#commit(seq).events);
     return this.#at(seq - 1, ({ db: before }) =>
@@ -243,7 +243,7 @@ export class HistoryReader {
   }
 
   /**
-   * Throws CommandError `NotFound` if the position was removed from the history. If nothing was removed, even the empty state
+   * Throws a `NotFound` error if the position was removed from the history. If nothing was removed, even the empty state
    * before the first commit can be read.
    */
   #needKept(seq: number): void {

@@ -15,7 +15,7 @@ export interface CommitInverse {
   readonly subjects: readonly { readonly event: StoredEvent; readonly was: string | undefined }[];
 }
 
-/** Computes the inverse from the states before and after the commit. Throws `CommandError` `Conflict` if there is none. */
+/** Computes the inverse from the states before and after the commit. Throws a `Conflict` error if there is none. */
 export function inverseOfCommit(
   events: readonly StoredEvent[],
   states: { readonly before: Database; readonly after: Database },
@@ -38,7 +38,7 @@ export function inverseOfCommit(
   return { commands: [...commands.values()], subjects };
 }
 
-/** Throws `CommandError` `Conflict` if anything that the commit set has changed since. */
+/** Throws a `Conflict` error if anything that the commit set has changed since. */
 export function checkUnchanged({ subjects }: CommitInverse, now: Database, position: number): void {
   for (const { event, was } of subjects) {
     const inverse = inverseOrReason(event);

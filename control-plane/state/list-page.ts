@@ -79,7 +79,7 @@ interface Order {
   readonly isDescending: boolean;
 }
 
-/** Reads one page. Throws `CommandError` `InvalidCommand` if the query is not valid for this list. */
+/** Reads one page. Throws an `InvalidCommand` error if the query is not valid for this list. */
 export function listPage<Row, Item>(
   db: Database,
   listing: Listing<Row, Item>,

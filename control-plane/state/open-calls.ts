@@ -48,9 +48,9 @@ export class OpenCalls {
   readonly #ofPersons = new Set<PersonCall>();
 
   /**
-   * Opens a call and returns a function that ends it and may be called again. A person's call counts against the one of
-   * `organisations` that has the fewest. `replaced` runs if another call takes its place. Throws `TooManyRequests` if the
-   * caller has too many calls, and `Busy` if the replica has.
+   * Opens a call. Returns a function that ends it; further calls of the function have no effect. A person's call counts
+   * against the organisation in `organisations` that has the fewest calls. `replaced` runs if another call takes its place.
+   * Throws `TooManyRequests` if the caller has too many calls, and `Busy` if the replica has.
    */
   begin(
     kind: OpenCall,

@@ -12,7 +12,7 @@ import { busy } from './caller-queue.ts';
 import { type CopyFile, copyOnThread } from './copy-snapshot.ts';
 import { Tally } from './tally.ts';
 
-/** Maximum age of a copy for a gateway, in commits and, with `spanMs`, in time. */
+/** Maximum age in commits of a copy for a gateway. `spanMs` limits the age in ms. */
 const spanCommits = 1000;
 const spanMs = 60_000;
 /** Maximum number of files: the latest copy, those that are still being read, and the one that is being made. */

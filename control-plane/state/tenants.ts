@@ -6,7 +6,7 @@ import { all, first, moment, present, sqlLimit } from '../../shared/runtime/stat
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
 
-/** Row with a hash. A row without one is the revocation of a key that was never created. */
+/** Row of a created key. A row without a hash is the revocation of a key that was never created. */
 type KeyRow = Required<{
   [Column in keyof RowOf<'api_key'>]: Column extends 'organisation' | 'name' | 'expires' | 'created_by'
     ? NonNullable<RowOf<'api_key'>[Column]>
