@@ -12,7 +12,7 @@ import { findPage } from './pages.tsx';
 import { Frame } from './ui/frame.tsx';
 import { Failure, Loading } from './ui/parts.tsx';
 
-/** Failure because of which the page could not determine who is signed in. */
+/** Failure to determine who is signed in, if the last attempt failed. */
 const unknown = signal<ApiFailure | undefined>(undefined);
 const findOutAgainMs = 3000;
 
@@ -30,7 +30,7 @@ async function findOut(): Promise<void> {
   }
 }
 
-/** Reads the answers that were delivered with the page. Works only once. Missing answers are requested later. */
+/** Returns the answers that were delivered with the page, and nothing when called again. Missing answers are requested. */
 function answersOfDocument(): { readonly '/me'?: Person } {
   const block = document.getElementById('answers');
   block?.remove();
@@ -40,7 +40,7 @@ function answersOfDocument(): { readonly '/me'?: Person } {
 /** Draws the page that the URL names. */
 export function begin(root: HTMLElement): void {
   const found = answersOfDocument();
-  // Nobody counts as signed in while a sign-in link is open, because the link determines who will be.
+  // While a sign-in link is open, nobody counts as signed in, because the link decides who will be.
   if (location.value.path === '/sign-in') me.value = null;
   else if (found['/me']) me.value = found['/me'];
   else void findOut();

@@ -7,7 +7,7 @@
 const unsafe =
   /\u034f|[\p{Cc}\p{Cs}\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\u{e0000}-\u{e0fff}]/gu;
 
-/** Escapes unsafe characters except those in `kept`, such as `\u001b`. `backslash` is how the output spells a backslash. */
+/** Escapes unsafe characters as `\u001b`, except those in `kept`. `backslash` is how the output spells a backslash. */
 export function printable(text: string, kept = '', backslash = '\\'): string {
   return text.replace(unsafe, (character) => {
     if (kept.includes(character)) return character;

@@ -12,7 +12,6 @@ export interface OwnCapacity {
   readonly name: string;
   readonly tier: string | null;
   readonly stacks: readonly StackNodes[];
-  /** Nodes that belong to the organisation. */
   readonly nodes: readonly LiveNodeResource[];
   /** Number of models in the organisation's stacks that no node serves. */
   readonly missing: number;

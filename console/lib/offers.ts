@@ -32,7 +32,7 @@ const settleMs = 150;
 export function useOffers({ text, command }: OfferQuery, isOpen: boolean): Offers {
   const settled = useSettled(text);
   const name = isOpen && isOperator() ? 'organisation.list' : undefined;
-  // Suggestions are of the present even if the page shows the past, so they include organisations that exist only now.
+  // The search covers the present even if the page shows the past, so it finds organisations that exist only now.
   const { data } = useRead(name, { text: settled, limit: offeredMax }, { isOfNow: true });
   useKnown(data?.items);
   const last = useRef(data);

@@ -11,7 +11,7 @@ export interface NamedOrganisation {
   readonly name: string;
 }
 
-/** Organisations with their names: the first page for an operator, their own for a member. A search finds more. */
+/** Organisations with their names: for an operator the first page of all, for a member their own. A search finds more. */
 export function useOrganisations(): readonly NamedOrganisation[] {
   const asked = { limit: pageRows.max };
   const { data } = useRead(isOperator() ? 'organisation.list' : undefined, asked, { isOfNow: true });

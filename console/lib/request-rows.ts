@@ -18,7 +18,7 @@ export interface Rows {
   readonly missed: number;
 }
 
-/** Adds rows that have arrived. If the stream has restarted (`isFirst`) and no row is in both, the old rows are dropped. */
+/** Adds rows that have arrived. If the stream has restarted (`isFirst`) and no row is old and new, drops the old rows. */
 export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, isFirst: boolean): Rows {
   const { items, next, silent, missed = 0 } = arrived;
   const fresh = newRows(shown?.items.slice(0, repeatedAmong), items);

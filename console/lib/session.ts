@@ -7,7 +7,7 @@ export type Person = OperationAnswer<'me.get'>;
 
 /** Signed-in person, null if nobody is signed in, or undefined until this is known. */
 export const me = signal<Person | null | undefined>(undefined);
-/** Position of the user's last write. Reads wait until it is folded. */
+/** Position of the user's last write. Reads wait until the control plane has folded it. */
 export const minPosition = signal(0);
 
 export function signedOut(): void {

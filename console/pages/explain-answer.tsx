@@ -1,4 +1,4 @@
-/** Shows an explanation: the verdict, every step with the event that caused it, and changes that would turn a refusal. */
+/** Shows an explanation: the verdict, every step with its event, and changes that would turn a refusal into an answer. */
 import type { Because, ExplainedStep } from '../../schemas/records/explanations.ts';
 import { withQuery } from '../lib/api.ts';
 import { type ExplainQuery, type Explanation, explainLink } from '../lib/explain.ts';
@@ -120,7 +120,7 @@ function EventLine({ event: { type, position, by, at, why } }: { readonly event:
   );
 }
 
-/** Shows the earlier answer, commands that would help, and whether this build decides in the same way. */
+/** Shows the earlier answer, commands that would turn a refusal into an answer, and whether this build decides alike. */
 function Around({ explanation, asked }: { readonly explanation: Explanation; readonly asked: ExplainQuery }) {
   const { before, would, same } = explanation;
   if (before === undefined && would.length === 0 && same === undefined) return null;

@@ -7,7 +7,6 @@ import { Failure, Loading } from '../ui/parts.tsx';
 import { Answer } from './explain-answer.tsx';
 
 interface ExplainedState {
-  /** Question that the answer belongs to. */
   readonly question?: string;
   readonly explanation?: Explanation;
   readonly failure?: ApiFailure;
@@ -16,7 +15,7 @@ interface ExplainedState {
 export function Explained({ asked }: { readonly asked: ExplainQuery }) {
   const [found, setFound] = useState<ExplainedState>({});
   const question = JSON.stringify(toQuestion(asked));
-  // The present changes with each commit, but recorded requests and past states never change.
+  // Answers about the present may change with each commit. Recorded requests and past states never change.
   const version = asked.at === undefined && asked.request === undefined ? changes.value : 0;
   useEffect(() => {
     const ended = new AbortController();

@@ -5,7 +5,7 @@ import { Name } from '../ui/name.tsx';
 
 const hourMs = 3_600_000;
 const dayMs = 24 * hourMs;
-/** Maximum number of hourly bars. Below it bars are hourly, because daily bars for only one or two days would say little. */
+/** Maximum number of hourly bars. Shorter periods are shown by hour, because one or two daily bars would say little. */
 const hoursMax = 72;
 /** Number of models with a colour of their own. All other models share one colour. */
 const modelsApart = 5;
@@ -13,7 +13,6 @@ const other = 'other models';
 
 interface Bar {
   readonly name: string;
-  /** Number of tokens by model. */
   readonly tokens: ReadonlyMap<string, number>;
 }
 

@@ -54,7 +54,6 @@ export interface Progress {
   readonly requestId: string | undefined;
   readonly firstTokenMs: number | undefined;
   readonly tokensPerSecond: number | undefined;
-  /** Whether the answer has arrived completely. */
   readonly isWhole: boolean;
 }
 

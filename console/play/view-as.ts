@@ -1,4 +1,4 @@
-/** Shows the request that would be sent as code for the API. */
+/** Formats the next request as code that calls the API. */
 import type { TurnTarget } from './conversation.ts';
 
 export const languages = ['curl', 'Python', 'TypeScript'] as const;

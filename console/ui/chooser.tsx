@@ -7,7 +7,6 @@ import { organisationName } from '../lib/organisations.ts';
 export interface ChooserProps extends Omit<OfferQuery, 'text'> {
   readonly label: string;
   readonly class?: string;
-  /** Name of the field in its form. */
   readonly name?: string;
   readonly chosen?: string | undefined;
   readonly required?: boolean;

@@ -153,7 +153,7 @@ function Account() {
   const person = me.value;
   if (!person) return null;
   const roles = person.organisations.map(({ name, role }) => `${role} of ${name}`).join(', ');
-  // The name that the log records tells several operators apart who sign in through the identity provider.
+  // Several operators may sign in through the identity provider, so their names in the log are shown to tell them apart.
   const about = person.operator && person.actor !== 'operator' ? person.actor : roles;
   return (
     <div class="ends">

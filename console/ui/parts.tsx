@@ -181,7 +181,6 @@ export function Card({ title, more, isWide, label, children }: CardProps) {
   );
 }
 
-/** Shows key figures at the top of a page. */
 export function Figures({ children }: { readonly children: ComponentChildren }) {
   return <div class="figures">{children}</div>;
 }

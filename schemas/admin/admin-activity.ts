@@ -21,7 +21,7 @@ const refusalSchema = z.object({
   type: z.string(),
   requests: count,
   lastAt: moment,
-  /** Id of the newest of these requests, for use with `headgate explain --request`. */
+  /** Id of the newest request that was refused in this way, for use with `headgate explain --request`. */
   lastRequest: z.string(),
 });
 /** Fields that state how complete the data about the last hour are. */

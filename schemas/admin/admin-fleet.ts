@@ -121,7 +121,7 @@ export const fleetRows = {
   'decision.explain': operation(readingRoles, 'Explain a decision, recorded or hypothetical', {
     opens: 'question',
     past: true,
-    /** Moment of the state. It may be part of the URL, as in every read of the past. */
+    /** Moment whose state is used. It may be given in the URL, as in every read of the past. */
     query: z.object({ at: momentInQuery.optional() }),
     body: explainRequestSchema,
     answer: explanationSchema,

@@ -74,7 +74,7 @@ export const commandQuerySchema = z.object({
 });
 /** Query of a command that may need several commits. */
 export const divisibleQuerySchema = commandQuerySchema.extend({
-  /** Splits a command that does not fit into one commit. Each call writes a part and returns the remaining number. */
+  /** Splits a command that does not fit into one commit. Each call writes a part and returns how many changes remain. */
   inParts: flag,
 });
 export const readQuerySchema = z.object({

@@ -72,7 +72,6 @@ export type OperationInput<Name extends OperationName> = {
 export type ManyName = {
   [Name in OperationName]: Rows[Name] extends { readonly many: Many } ? Name : never;
 }[OperationName];
-/** Body of an operation's bulk form. */
 export interface BulkBody<Name extends ManyName> {
   readonly items: readonly OperationBody<Name>[];
 }

@@ -32,7 +32,7 @@ const recordedGroupSchema = z.object({
   operation: z.string().optional(),
   from: answerSchema,
   to: answerSchema,
-  /** Number of requests in the group, counted like `asked`. */
+  /** Number of requests in the group, including those that the decided ones represent. */
   requests: count,
   /** Ids of some of the requests, for `headgate explain --request`. Empty if only traffic reports contain the requests. */
   examples: z.array(requestIdSchema),
@@ -57,8 +57,9 @@ export const effectSchema = z.object({
   /** Position of the commit after which the effect was computed. */
   position: count,
   /**
-   * Requests of the last hour that are served on the present state, decided again after the events. They come from the
-   * gateways' records or, without an answer, their traffic reports. Absent if not asked.
+   * Effect on the requests of the last hour that the present state serves. Each is decided again after the command's events.
+   * The requests come from the gateways' records or, if a gateway does not answer, from its traffic reports. Absent if the
+   * gateways were not asked.
    */
   recorded: z
     .object({

@@ -21,7 +21,7 @@ export const gatewayQuerySchema = z.object({
   slowerThanMs: number.min(0).optional(),
   /** Start of the time range, in ms since 1970. Earlier decisions are left out. */
   sinceMs: number.min(0).default(0),
-  /** Selects only requests that were recorded before the one with this number. */
+  /** Selects only requests that were recorded before the request with this number. */
   before: number.min(0).default(Number.MAX_SAFE_INTEGER),
   limit: number.int().min(1).max(requestsPerPageMax).default(requestsPerPageMax),
   /** Number of decisions to sample. */

@@ -37,7 +37,6 @@ export const requestRowSchema = z.object({
   type: z.string().optional(),
   /** Cause of the refusal, more detailed than its type. Only operators see it. */
   cause: z.string().optional(),
-  /** Party that ended the request early. */
   endedBy: enderSchema.optional(),
   /** Node that the request was sent to. Only operators see it. */
   node: z.string().optional(),

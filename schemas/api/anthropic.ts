@@ -1,7 +1,7 @@
 /**
- * Strict request schemas of POST /v1/messages and POST /v1/messages/count_tokens. Each defined field is passed to the node,
- * accepted without effect (docs/api.md lists these), or refused. Undefined fields are refused (specification, Endpoints). The
- * newer of the two API versions has no sampling fields. Parsing returns only the fields that the node needs.
+ * Strict request schemas of POST /v1/messages and POST /v1/messages/count_tokens. Each field that is defined here is passed
+ * to the node, accepted without effect (docs/api.md lists these), or refused. All others are refused (specification,
+ * Endpoints). The newer of the two API versions has no sampling fields. Parsing returns only the fields that the node needs.
  */
 import { z } from 'zod';
 import {

@@ -14,7 +14,7 @@ function absentToUndefined(value: unknown): unknown {
   return undefined;
 }
 
-/** Makes a schema optional. The field is passed to the node. */
+/** Returns the schema of an optional field that is passed to the node. */
 export function carried<T extends z.ZodType>(schema: T) {
   return z.preprocess(absentToUndefined, schema.optional()).optional();
 }
@@ -58,7 +58,7 @@ export function isBase64(text: string, from = 0): boolean {
 /** Number of list entries that are validated between two checks for faults. */
 const stride = 64;
 
-/** Returns a list schema that stops soon after its first fault. Zod's own array schema may collect millions. */
+/** Returns a list schema that stops soon after its first fault. Zod's own array schema may collect millions of faults. */
 export function list<T extends z.ZodType>(item: T, entriesMax: number) {
   const few = z.array(item);
   return z.unknown().transform((value, context): z.output<T>[] => {

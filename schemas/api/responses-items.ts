@@ -32,7 +32,7 @@ const instructionContent = contentSchema(z.discriminatedUnion('type', [inputText
 const userContent = contentSchema(z.discriminatedUnion('type', [inputTextSchema, inputImageSchema]));
 const assistantContent = contentSchema(z.discriminatedUnion('type', [outputTextSchema, refusalSchema]));
 
-/** Fields of each item in an answer, which clients send back with the item. */
+/** Fields that answers contain in each item, so that clients send them back. */
 const echoed = {
   id: noOp(z.string()),
   status: noOp(z.enum(['in_progress', 'completed', 'incomplete'])),

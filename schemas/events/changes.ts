@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { storedNameSchema } from '../names.ts';
 
-/** Gateways of a wave, by name or as a share of the fleet. A hash of the change's id and the gateway's name decides. */
+/** Gateways of a wave, by name or as a share of the fleet. Shares are chosen by a hash of the change's id and the name. */
 export const waveSchema = z.union([
   z.object({ gateways: z.array(storedNameSchema).min(1).max(1000) }),
   z.object({ share: z.number().gt(0).max(1) }),

@@ -25,7 +25,6 @@ export function eventSentence(type: string, data: unknown): EventSentence {
   return { verb, subject, rest };
 }
 
-/** Returns the sentence of an event as plain text. */
 export function eventText(type: string, data: unknown): string {
   const { verb, subject, rest } = eventSentence(type, data);
   // Key names are quoted, because they are free text.

@@ -64,7 +64,10 @@ export const notedEvents = {
       kind: z.enum(['session', 'link', 'person']),
       /** SHA-256 of the id of the session or link, or the name of the person. */
       subject: z.string().min(1).max(64),
-      /** Person or, for a link, issuing organisation, whose bound on ended sessions counts. Absent for an operator's link. */
+      /**
+       * Person, or organisation that issued the link. Its bound on ended sessions counts the event. Absent for an operator's
+       * link.
+       */
       holder: z.string().min(1).max(64).optional(),
       /** Moment at which the session or link would have expired anyway. */
       until: moment,

@@ -63,7 +63,7 @@ const fleetStackSchema = z.strictObject({
 const fleetOrganisationSchema = z.strictObject({
   id: idSchema,
   name: storedNameSchema,
-  /** Tier of the organisation, or null to forbid inference. Defaults to the current tier; for a new one, to null. */
+  /** Tier of the organisation, or null to forbid inference. Defaults to the current tier; null if the organisation is new. */
   tier: tierNameSchema.nullable().optional(),
   /** First day of a billing period. Defaults to the current value or, for a new organisation, to the day it was applied. */
   anchor: daySchema.optional(),
@@ -107,7 +107,7 @@ export const fleetSchema = z
     { when: () => true },
   );
 
-/** Fleet document as a person may declare it. Names must not contain invisible characters, which answers may contain. */
+/** Fleet document as a person may declare it. Unlike in answers, names must not contain invisible characters. */
 export const declaredFleetSchema = fleetSchema.superRefine(({ models = [], organisations = [] }, context) => {
   const refuse = (path: (string | number)[], name: string) => {
     if (hasHidden(name)) context.addIssue({ code: 'custom', path, message: hiddenText });

@@ -68,7 +68,7 @@ function parseWave(text: string, gateways: readonly string[]): Wave {
   return { gateways: names };
 }
 
-/** Checks for the value of each threshold. They match `changeWatchSchema`. */
+/** Checks of the value of each threshold, which match `changeWatchSchema`. */
 const watchRules: { readonly [Name in keyof ChangeWatch]: (number: number) => boolean } = {
   refusals: (points) => points >= 0 && points <= 100,
   errors: (count) => Number.isSafeInteger(count) && count >= 1,

@@ -82,7 +82,6 @@ export const decisionRecordSchema = z.object({
     freeTurns: count,
     /** Number of turns that the visitor's network had used on that day. */
     networkTurns: count.optional(),
-    /** Counters of all visitors together. */
     visitors: z.object({ windowUsed: count, inFlight: count, tokens: count, ...limitUses }).optional(),
   }),
   fenced: z.boolean().optional(),

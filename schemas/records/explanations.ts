@@ -25,7 +25,7 @@ export const explainRequestSchema = z
     maxTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
     /** Commit or time whose state is used. If a record is given, defaults to the position in the record. */
     at: moment.optional(),
-    /** Whether to decide a hypothetical request like the gateways that the open change has reached. */
+    /** For a hypothetical request: whether to decide it like a gateway that the open change has reached. */
     wave: z.boolean().optional(),
     /** Second moment at which the request is also explained, for comparison. */
     diff: moment.optional(),
@@ -64,7 +64,6 @@ const verdictSchema = z.object({
 
 const becauseSchema = z.object({
   position,
-  /** Type of the event. */
   type: z.string(),
   by: z.string().optional(),
   at: z.string(),
@@ -86,10 +85,10 @@ export const explanationSchema = z.object({
   verdict: verdictSchema,
   /** Position of the state that led to the verdict. */
   at: position,
-  /** Gateway that recorded the decision. The time of the recording follows in the next field. */
+  /** Gateway that recorded the decision. */
   gateway: z.string().optional(),
   time: z.string().optional(),
-  /** Detailed cause of a refusal. Only operators see it, except that everyone does if no model has the requested name. */
+  /** Detailed cause of a refusal, for operators only. If no model has the requested name, everyone sees it. */
   cause: z.string().optional(),
   recorded: verdictSchema.optional(),
   /** Verdict that this version reaches on the recorded facts. Absent if the request ended before it was decided. */

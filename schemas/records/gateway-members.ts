@@ -4,7 +4,7 @@
  * described as plain data, which `status.ts` turns into schemas.
  */
 
-/** Way in which a member is displayed. Members with null instead stay in the report, for programs such as `doctor`. */
+/** Display of a member. A member whose display is null is only in the report, for programs such as `doctor`. */
 interface MemberDisplay<Value> {
   /** Column heading on the command line, which shows the raw value. */
   readonly heading: string;
@@ -39,7 +39,7 @@ function choice<
   return { kind: 'choice', values, shown } as const;
 }
 
-/** Age in seconds of the last proof of freshness at which a fencing gateway stops accepting keys. */
+/** Age of the last freshness proof, in seconds, at which a gateway that fences stops accepting keys. */
 export const fencedSeconds = 45;
 
 export const gatewayMembers = {

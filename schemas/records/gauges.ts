@@ -176,7 +176,7 @@ function uint32At(bytes: Buffer, at: number): number {
   return ((uint16At(bytes, at) << 16) | uint16At(bytes, at + 2)) >>> 0;
 }
 
-/** Recently read subjects by a hash of their bytes. Most subjects repeat, and a new string costs more than a look-up. */
+/** Recently read subjects, by a hash of their bytes. Most subjects repeat, and a new string costs more than a look-up. */
 const subjects: (string | undefined)[] = new Array(0x4000).fill(undefined);
 
 /** Returns the subject at the given bytes, or undefined unless it is printable ASCII. */

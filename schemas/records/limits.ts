@@ -43,7 +43,7 @@ export interface CounterRecord {
 export type UsageGapEntry = readonly [incarnation: string, next: number];
 
 export const counterEntriesMax = 500;
-/** Replica name for control planes that request missing rows, and for totals that a restore publishes for lost counters. */
+/** Replica name under which control planes request missing rows, and a restore publishes totals for lost counters. */
 export const rowsReplica = 'rows';
 /** Subject for all visitors, counted per UTC day. Organisation ids cannot contain a colon, so none is equal to it. */
 export const visitorsSubject = 'visitors:all';

@@ -8,7 +8,7 @@ import { dialectSchema, idSchema, storedNameSchema } from '../names.ts';
 
 export const nodeProtocol = 1;
 export const nodeConnectPath = '/nodes/v1/connect';
-/** Interval between an agent's heartbeats. */
+/** Interval between an agent's heartbeats, in ms. */
 export const heartbeatIntervalMs = 1000;
 /** Number of consecutive missed heartbeats after which a node counts as down. */
 export const heartbeatsMissedMax = 3;
@@ -41,7 +41,7 @@ export const liveNodeSchema = z.object({
   installsOmitted: z.int().min(1).optional(),
   /** Some of the loaded models that the catalog does not contain. */
   unlisted: z.array(servedNameSchema).max(unlistedMax).optional(),
-  /** Whether too many or too large reports of the node were kept out of the log within the last hour. */
+  /** Whether reports were kept out of the log within the last hour because they were too many or too large. */
   withheld: z.boolean().optional(),
 });
 

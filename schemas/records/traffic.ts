@@ -96,7 +96,6 @@ export function readTraffic(value: unknown): TrafficReport | undefined {
   return trafficReportSchema.safeParse(value).data;
 }
 
-/** Adds the counts of `more` to `sums`. */
 export function addTraffic(sums: TrafficSums, more: TrafficSums): void {
   sums.requests += more.requests;
   for (const name of ['endedEarly', 'promptTokens', 'completionTokens'] as const)

@@ -9,7 +9,6 @@ import { daySeconds } from '../durations.ts';
 import { daySchema, idSchema, modelIdSchema, momentSchema, stackIdSchema } from '../names.ts';
 
 export const usageTopic = 'headgate.usage';
-/** Number of Kafka partitions of the usage topic. */
 export const usagePartitions = 12;
 /** Number of days for which a control plane keeps each completed request by default. It equals the topic's retention. */
 export const usageKeepDaysDefault = 35;
@@ -43,7 +42,6 @@ const shape = {
   stack: stackIdSchema.optional(),
   /** Id of the data folder whose gateway counted the request. */
   replica: z.uuid().optional(),
-  /** Id of the caller's key. */
   key: idSchema.optional(),
   /** Times in ms from accepting the request to the first byte and to the end of the answer. */
   ttftMs: millisecondsSchema.optional(),

@@ -138,7 +138,7 @@ async function measureStreams({ name, target, pids }: Measurable, count: number)
   };
 }
 
-/** Starts the targets and describes the load. An answer of 60 words is half a KB; a stream of 240 words has 240 events. */
+/** Starts the targets and prepares their requests. An answer of 60 words is half a KB; a stream has one event per word. */
 async function lineUp(
   upstream: { url: string; pid: number },
   nginxPort: number,

@@ -88,7 +88,7 @@ class SimulatedNode {
     return at === -1 ? 0 : blocks.length - at;
   }
 
-  /** Returns the time in ms until the first token if a prompt arrived now. */
+  /** Returns the time in ms until the first token of a prompt that arrives now. */
   wait(blocks: readonly number[], nowMs: number): number {
     return (
       Math.max(0, this.#freeMs - nowMs) + 2 + (this.#missing(blocks) * blockTokens * 1000) / tokensPerSecond

@@ -21,7 +21,7 @@ export class DevAdmin extends AdminClient {
     super({ admin, token }, { attemptsMax: 1, timeoutMs });
   }
 
-  /** Makes one call, typed by its method and path in one text. With it, tests send requests that no typed call would send. */
+  /** Makes a call whose type follows from method and path. Tests use it to send requests that no typed call would send. */
   call<M extends AdminMethod, Path extends string>(
     method: M,
     path: Path,

@@ -21,7 +21,6 @@ export interface DevFleetOptions {
   readonly demo: boolean;
   /** Port of the first simulated node. With 0, each node gets a free port. */
   readonly firstPort: number;
-  /** Base URL of the control plane. */
   readonly controlPlane: string;
   readonly dataDir: string;
 }

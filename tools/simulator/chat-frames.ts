@@ -31,7 +31,7 @@ const frameMarks: Readonly<Record<Dialect, string>> = {
   ollama: ',"system_fingerprint":"fp_ollama"',
 };
 
-/** Encodes an answer that is not streamed as one JSON body. */
+/** Encodes the answer to a request without streaming as one JSON body. */
 export function chatBody(request: SimChatRequest, answer: Answer, facts: FrameFacts): unknown {
   const { id, created, model, dialect } = facts;
   return {

@@ -27,7 +27,7 @@ export function readEmbeddingsRequest(body: Loose, dialect: Dialect): SimEmbeddi
   return { inputs, dimensions, base64: body['encoding_format'] === 'base64' };
 }
 
-/** Returns the number of tokens in all inputs. For a text, it is a quarter of its bytes, rounded up. */
+/** Returns the number of tokens in all inputs. A text counts as a quarter of its bytes, rounded up. */
 export function embeddingTokens(inputs: SimEmbeddingsRequest['inputs']): number {
   return inputs.reduce(
     (sum, input) => sum + (typeof input === 'string' ? textTokens(input) : input.length),

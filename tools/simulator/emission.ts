@@ -69,7 +69,7 @@ class Emission {
     this.#dueMs = performance.now() + plan.firstPartMs;
   }
 
-  /** Writes all parts that are due. Then waits for the next part or for the client, or ends. */
+  /** Writes all parts that are due. Then it waits for the next part or for the client, or ends the response. */
   readonly step = (): void => guarded(this.#response, () => this.#step());
 
   #step(): void {

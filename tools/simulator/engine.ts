@@ -16,7 +16,6 @@ import { badRequest, chatFault, exceedsContext, unknownModel } from './validate.
 export interface SimEngine {
   readonly dialect: Dialect;
   readonly models: readonly string[];
-  /** Names of models that accept images. */
   readonly imageModels: readonly string[];
   /** Whether the models can only rerank. */
   readonly reranks: boolean;
@@ -48,7 +47,6 @@ const tokensListedMax = 2 ** 20;
 /** Time at which the models are said to have been loaded (2026-01-01), in Unix seconds. */
 const loadedAt = 1_767_225_600;
 
-/** Plans the answer to a GET request. */
 export function answerGet(path: string, engine: SimEngine): Plan {
   const { dialect } = engine;
   if (path === '/v1/models') return jsonPlan(200, listing(engine));
@@ -176,7 +174,7 @@ function served(asked: string, engine: SimEngine): string | undefined {
   const { dialect, models } = engine;
   const [first] = models;
   if (first === undefined || models.includes(asked)) return first === undefined ? undefined : asked;
-  // These engines accept any model name.
+  // SGLang and llama.cpp accept any model name.
   if (dialect === 'llamacpp') return first;
   if (dialect === 'sglang') return asked === '' ? first : asked;
   return dialect === 'vllm' && asked === '' ? first : undefined;

@@ -11,7 +11,6 @@ export interface Plan {
   readonly firstPartMs: number;
   /** Time to wait between two parts, in ms. With 0, parts are written as fast as the client reads. */
   readonly gapMs: number;
-  /** Whether the answer is an event stream. */
   readonly stream: boolean;
   /** Id and token counts of a completion or an embedding. Absent for other answers. */
   readonly work?: { readonly id: string; readonly promptTokens: number; readonly completionTokens: number };
@@ -20,7 +19,6 @@ export interface Plan {
 /** Line that ends an event stream. */
 export const doneFrame = 'data: [DONE]\n\n';
 
-/** Plans a complete JSON answer. */
 export function jsonPlan(
   status: number,
   body: unknown,

@@ -24,9 +24,8 @@ import { Slots } from './slots.ts';
 import { answerWordsDefault } from './text.ts';
 import { badRequest } from './validate.ts';
 
-/** Maximum size of a request body in bytes. */
 const bodyBytesMax = 64 * 2 ** 20;
-/** Connections are kept alive longer than in the client. Otherwise the node might close one just as the client uses it. */
+/** Connections are kept alive longer than clients keep them. Otherwise the node might close one just as a client uses it. */
 const timeouts = { headersTimeoutMs: 60_000, requestTimeoutMs: 60_000, keepAliveTimeoutMs: 70_000 };
 
 export interface SimNodeOptions {
@@ -43,7 +42,6 @@ export interface SimNodeOptions {
   readonly tokensPerSecond?: number;
   /** Size of the context window in tokens, for prompt and answer together. */
   readonly contextTokens?: number;
-  /** Engine that the node imitates. */
   readonly dialect?: Dialect;
   /** Maximum number of concurrent requests. Further requests wait in order. Unlimited by default. */
   readonly concurrency?: number;
@@ -52,7 +50,7 @@ export interface SimNodeOptions {
   /** Number of uncached prompt tokens read per second. With 0, the default, reading takes no time. */
   readonly promptTokensPerSecond?: number;
   readonly certificate?: Certificate | undefined;
-  /** Counts and limits the node's connections. Nodes that share one object share the limit. */
+  /** Counts and limits the node's connections. Several nodes may share one. By default, each node has its own. */
   readonly connections?: Connections;
 }
 

@@ -25,7 +25,6 @@ export function chatFault(
   return windowFault(request, promptTokens, window);
 }
 
-/** Returns a refusal with status 400. */
 export function badRequest(message: string, param?: string): SimError {
   return { status: 400, message, type: 'BadRequestError', ...(param === undefined ? {} : { param }) };
 }

@@ -1,4 +1,4 @@
-/** Starts what the benches measure: a gateway with one node and without limits but with all other features, and scripts. */
+/** Starts what the benches measure: scripts, and a gateway with one node and without limits but with all other features. */
 import { spawn } from 'node:child_process';
 import { ProcessFleet } from '../../../test/support/process-fleet.ts';
 import { until } from '../../../test/support/until.ts';
