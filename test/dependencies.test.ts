@@ -23,7 +23,7 @@ const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record
 const { dependencies, optionalDependencies, devDependencies } = manifest;
 const direct = { ...dependencies, ...optionalDependencies, ...devDependencies };
 
-/** Rows of the page's tables: package, version, licence, install script. */
+/** Rows of the tables in docs/dependencies.md: package, version, licence, install script. */
 const rows = [
   ...read('docs/dependencies.md').matchAll(/^\| (?!package|-)(.+?) \| (.+?) \| (.+?) \| (.+?) \|/gm),
 ];

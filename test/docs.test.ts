@@ -44,7 +44,10 @@ const engineNames: Readonly<Record<Dialect, string>> = {
 };
 const dialects = Object.keys(engineNames) as Dialect[];
 
-/** Checks that the page contains this table. With --update, replaces the table that has the same header instead. */
+/**
+ * Checks that a page of the documentation contains this table. With --update, puts the table in place of the one with the
+ * same header.
+ */
 async function expectTable(
   name: string,
   head: readonly string[],

@@ -13,7 +13,7 @@ import { scaledMs } from './support/budget.ts';
 import { operatorToken, organisation, ProcessFleet, statusWith } from './support/process-fleet.ts';
 import { recordedBuild } from './support/recorded-build.ts';
 
-/** Returns the file that each step of the page names. */
+/** Returns the file that each step described on a page of the documentation names. */
 function stepsOf(page: string): string[] {
   const text = readFileSync(new URL(`../docs/${page}`, import.meta.url), 'utf8');
   return [...text.matchAll(/^\d+\. [^[]*\[[^\]]+\]\(\.\.\/([^)]+)\)/gm)].map(([, file = '']) => file);

@@ -78,7 +78,7 @@ const shareOfTwo = (): BodyBudget => new BodyBudget(16 * MiB);
 /** Largest part of a body that may be read before reading stops, in bytes. */
 const readAheadMax = 68 * KiB;
 
-/** Fills the share with three complete bodies and lets the others wait in this order. */
+/** Fills the share with three complete bodies. The bodies in `waiting` then wait for room, in this order. */
 async function full(reading: Reading, waiting: readonly string[], head?: string): Promise<Socket[]> {
   for (const name of ['a', 'b', 'c']) {
     await reading.post(name, MiB);

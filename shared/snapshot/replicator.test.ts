@@ -188,7 +188,7 @@ test('a proof dates from before its end was requested, not from the response', a
   replicator.start();
   onTestFinished(() => replicator.stop());
   expect(await proven).toBe(noted);
-  // Each proof must follow a request for the log's end, and this request must have been made after the moment that is proved.
+  // Each proof must follow a request for the log's end that was sent after the moment that the proof is about.
   expect(steps.slice(steps.lastIndexOf('moment'), steps.lastIndexOf('proven'))).toContain('asked');
 });
 

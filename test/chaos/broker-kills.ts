@@ -92,7 +92,7 @@ async function run(
     }
     await until(() => killedMs === undefined, 60_000);
   };
-  // If one of the two fails, the other one ends as well.
+  // Ends the stream of commands when the kills are over, even if one of them has failed.
   const killed = killAll().finally(() => {
     killing = false;
   });

@@ -71,7 +71,7 @@ const answered: readonly Case[] = [
   { name: 'few likely tokens', body: { ...plain, top_k: 1, top_p: 0.5, temperature: 1 } },
 ];
 
-/** Cases that at least one of the two APIs refuses. */
+/** Requests that at least one of the two APIs, ours or llama.cpp's, refuses. */
 const refused: readonly Case[] = [
   { name: 'an image', body: { ...plain, messages: [user([image, { type: 'text', text: 'look' }])] } },
   { name: 'too long a prompt', body: { ...plain, messages: [user('word '.repeat(5000))] } },

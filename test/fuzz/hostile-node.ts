@@ -11,7 +11,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 export interface NodePlan {
   readonly pieces: readonly Buffer[];
   readonly pauseMs: number;
-  /** A piece to send repeatedly after the others, up to `times` times or until the gateway disconnects. */
+  /** A piece that is sent after all other pieces, repeatedly, up to `times` times or until the gateway disconnects. */
   readonly endless?: { readonly piece: Buffer; readonly times: number };
   readonly end: 'keep' | 'close' | 'reset' | 'hang';
 }

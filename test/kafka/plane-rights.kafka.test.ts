@@ -46,7 +46,7 @@ const operations: Readonly<Record<string, AclOperationTypes>> = {
 
 const page = readFileSync(new URL('../../docs/kafka.md', import.meta.url), 'utf8');
 const [, section = ''] = page.split('### Rights of each plane\n');
-/** Topics with the rights that the page lists for control planes and for gateways. */
+/** For each topic, the rights that docs/kafka.md lists for control planes and for gateways. */
 const rows = [
   ...section.split('\n## ')[0]!.matchAll(/^\| `(headgate\.\w+)` \| ([^|]+) \| ([^|]+) \|$/gm),
 ].map(([, topic = '', planes = '', gateways = '']) => ({ topic, planes, gateways }));

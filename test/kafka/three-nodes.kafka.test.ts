@@ -171,7 +171,8 @@ test('a reader leaves a leader that its peers have replaced, even if it can stil
   );
   const place = { topic: 'deposed', partition: 0 };
   const log = await openKafkaLog(kafka.brokers, {}, place);
-  // The reversed order gives the writer a client of its own, which shares no metadata with the reader.
+  // The brokers are listed in reverse, so that the writer gets a client of its own, which shares no metadata with the
+  // reader's client.
   const writer = await openKafkaLog(kafka.brokers.toReversed(), {}, place);
   onTestFinished(async () => {
     split.heal();

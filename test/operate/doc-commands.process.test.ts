@@ -135,7 +135,7 @@ async function loseGateway(name: string): Promise<void> {
   await lost.end('SIGKILL');
 }
 
-/** Returns the fingerprint of the signer that the page's commands added. */
+/** Returns the fingerprint of the signer that the commands in the documentation have added. */
 async function fingerprint(): Promise<string> {
   // Discards standard error, because notes appear there on a slow machine.
   const { output } = await bash('headgate signer list -o json 2>/dev/null');

@@ -243,7 +243,7 @@ test('a body of one-byte chunks takes memory for its bytes, not for its chunks',
   await ask('/chat/completions', ' '.repeat(MiB), 'heavy');
   writeFileSync(`${proc}/clear_refs`, '5');
   const before = residentMiB('VmRSS');
-  // The body is not JSON. Node's HTTP server may close the connection before the response.
+  // The body is not JSON, so it is refused with 400, unless Node's HTTP server closes the connection before the response.
   expect(['400', '']).toContain(await oneByteChunks(' '.repeat(4_000_000)));
   const grown = residentMiB('VmHWM') - before;
   figures.push(`four million one-byte chunks: ${grown.toFixed(0)} MiB more were resident`);

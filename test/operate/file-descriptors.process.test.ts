@@ -87,7 +87,7 @@ test.skipIf(!hasPrlimit)(
         gateway.stderr().includes('"cause":"this gateway has no file descriptor left: EMFILE"'),
       );
       expect(gateway.stderr()).toContain('"event":"process.out_of_files"');
-      // A metric that cannot be collected does not affect the others.
+      // If one metric cannot be collected, the other metrics are still reported.
       const metrics = await call(`${gateway.ready.metrics}/metrics`);
       expect([metrics.status, metrics.text]).toEqual([
         200,

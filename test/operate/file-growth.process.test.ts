@@ -63,7 +63,7 @@ test('after ten thousand commits and at all times before, every file is within i
     expect(
       readdirSync(folder).filter((name) => statSync(join(folder, name)).isFile() && !known(name)),
     ).toEqual([]);
-  // A commit may be folded between the two readings and lengthen the file, so retry until both agree.
+  // A commit may be folded between reading the metric and reading the file's size, so retry until both agree.
   const walBytes = () => statSync(join(fleet.dir, 'gateway', 'state.db-wal')).size;
   const gauge = () =>
     numberAt(`${gateway.ready.metrics}/metrics`, /headgate_file_bytes\{file="state.db-wal"\} (\d+)/);

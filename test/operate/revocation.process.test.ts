@@ -141,7 +141,7 @@ test('a gateway with `serve` that is silent for longer than reports are kept is 
   expect(run.stderr).toContain('edge-1');
   await listedAs(plane, 'edge-1').toMatchObject({ state: 'STALE' });
 
-  // A replica with an empty folder learns about the gateway from the others.
+  // A replica with an empty folder learns about the gateway from the other replicas.
   const second = await fleet.startPlane('cp-2');
   await listedAs(second, 'edge-1').toMatchObject({ state: 'STALE' });
   expect((await fleet.run(second, 'gateway', 'list')).stdout).toContain('edge-1');

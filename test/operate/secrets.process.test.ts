@@ -126,7 +126,7 @@ test.each(blanks)('%s refuses to start with a blank %s, and names it', async (co
     ...{ HEADGATE_OPERATOR_TOKEN: token, HEADGATE_GATEWAY_TOKEN: gatewayToken, HEADGATE_NODE_TOKEN: token },
     ...{ [secret]: undefined, HEADGATE_CONTEXT: join(dir, 'context.json') },
   };
-  // Takes the three kinds of blank values in turn, so that every variable is tested with one of them.
+  // Uses three kinds of blank values in turn, so that every variable is tested with one of them.
   const value =
     whatIsUnset[blanks.findIndex((each) => each[0] === command && each[1] === variable) % 3] ?? '';
   const stderr = await refusal(args, { ...env, [variable]: value });

@@ -56,7 +56,7 @@ test('while two networks open connections endlessly, a visitor from another one 
   let isOver = false;
   const attackers = Array.from({ length: 300 }, (_, n) => floodFrom(`127.0.1.${(n % 2) + 1}`, () => isOver));
   try {
-    // More connections than can start at once. How many of the others wait or are refused depends on the machine.
+    // These are more connections than can start at once. Whether the rest wait or are refused depends on the machine.
     await until(async () => (await opened()) >= 32);
     // Uses another address than the proxy, whose connections are not limited.
     const endpoint = endpointOf(String(flooded('/')));

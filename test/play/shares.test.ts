@@ -29,7 +29,7 @@ test('bad answers that visitors may have caused do not take a node from others, 
     const url = new URL('/api/chat', fleet.gateways[0]?.play);
     await wholeAnswer(await openCall(url, turn, { address, cookie })).catch(() => undefined);
   }
-  // Each visitor prefers one of the two nodes, and about thirty visitors prefer this one.
+  // Each visitor prefers one of the two nodes, and about thirty visitors prefer the spoilt one.
   expect(spoilt.stats().faults).toBeGreaterThanOrEqual(10);
   spoilt.setBehaviour(parseBehaviour({}));
 });
