@@ -11,7 +11,7 @@ import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { dayNumber } from '../../shared/snapshot/key-counts.ts';
 import { keyEndSql } from '../../shared/snapshot/tables.ts';
 
-/** Maximum number of each kind of resource. */
+/** Maximum number of resources of each kind. */
 export const cardinalityLimits = {
   organisations: 10_000,
   keys: 1_000_000,

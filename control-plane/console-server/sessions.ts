@@ -59,7 +59,7 @@ export type ConsoleSession = z.output<typeof sessionSchema>;
 
 /** Identity of a person or operator who signs in. */
 export interface Identity {
-  /** Absent for an operator. */
+  /** Id of the person. Absent for an operator. */
   readonly person?: string | undefined;
   readonly operator?: string | undefined;
   readonly within?: string | undefined;

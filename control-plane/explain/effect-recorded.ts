@@ -21,7 +21,7 @@ export type RecordedEffect = Omit<
 
 /** Requests of one kind that are served before the change. */
 export interface ServedRequests {
-  /** Absent if the requests come from visitors. */
+  /** Organisation that made the requests. Absent for visitors. */
   readonly organisation?: string | undefined;
   readonly stack?: string | undefined;
   readonly model?: string | undefined;

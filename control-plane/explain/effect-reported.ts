@@ -8,7 +8,7 @@ import type { CounterFacts } from './recorded-counters.ts';
 export interface ReportedRequests {
   /** Organisation that made the requests. All visitors together count as one organisation. */
   readonly organisation: string;
-  /** Absent if the requests were sent to the shared host. */
+  /** Stack to which the requests were sent. Absent for the shared host. */
   readonly stack?: string | undefined;
   readonly model: string;
   readonly requests: number;

@@ -8,7 +8,6 @@ import type { FleetTraffic } from './fleet-traffic.ts';
 import type { StatusBoard } from './status-board.ts';
 import { interpolateQuantile } from './traffic-steps.ts';
 
-/** A change that is being released. */
 export type ReleasedChange = Pick<Change, 'id' | 'wave' | 'waves'> & {
   /** Start of the current wave, in ms since 1970. */
   readonly sinceMs: number;

@@ -102,6 +102,5 @@ export function readInWave({ overlaid }: State, row: object | undefined): object
   return { inWave: { change, wave, waves, row: row ?? null } };
 }
 
-/** Parsed path parameters. */
 export type ReadParams = Readonly<Record<string, string>>;
 export const stateReads: Readonly<Record<StateReadName, StateRead<ReadParams>>> = reads;

@@ -57,8 +57,8 @@ const commitColumns = {
   via: orNull(text()),
   command: text(),
   kind: text(), // first part of the type of the commit's first event
-  events: text(), // as JSON
-  signers: orNull(text()), // as JSON; NULL if the commit does not set signers
+  events: text(), // events of the commit, as JSON
+  signers: orNull(text()), // signers that the commit sets, as JSON; NULL if it sets none
 } as const;
 
 export type HistoryCommit = RowWith<typeof commitColumns>;

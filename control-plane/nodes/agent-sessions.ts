@@ -78,7 +78,7 @@ const lostReasons: Readonly<Record<EndCause, string>> = {
 
 export class AgentSessions {
   readonly #options: AgentSessionsOptions;
-  /** Attached sessions, by node. */
+  /** Attached sessions, by node id. */
   readonly #attached = new Map<string, AgentSession>();
   /** Sessions that have not sent a heartbeat yet. */
   readonly #connected = new Set<AgentSession>();

@@ -11,7 +11,6 @@ interface Takeover {
 }
 
 export class Takeovers {
-  /** Last takeover of each node. */
   readonly #last = new BoundedMap<string, Takeover>(nodesMax, 'oldest');
 
   mayTake(id: string, nowMs = performance.now()): boolean {

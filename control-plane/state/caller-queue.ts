@@ -35,7 +35,7 @@ interface Waiter extends QueueCaller {
 
 export class CallerQueue {
   readonly #limits: QueueLimits;
-  /** Running tasks by caller. */
+  /** Number of running tasks by caller. */
   readonly #running = new Tally();
   /** Waiters in order of arrival. Each waits because its caller already runs a task or because all concurrency is in use. */
   readonly #waiters = new Set<Waiter>();

@@ -10,9 +10,9 @@ import { columnsSql, integer, type RowWith, text } from '../../shared/runtime/ta
 const columns = {
   hour_sum: {
     hour: integer(), // hour of completion, counted from 1970
-    organisation: text(), // `visitors:all` for visitors
+    organisation: text(), // id of the organisation, or `visitors:all` for all visitors
     period: text(), // first day of the billing period; for visitors the UTC day
-    key: text(), // empty if the request had no key
+    key: text(), // id of the key; empty if the request had none
     draw: text(), // capacity used: `pool`, `stack` or `own`
     model: text(),
     prompt_tokens: integer(),

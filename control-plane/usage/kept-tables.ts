@@ -6,7 +6,7 @@ import { prepareRequests } from './request-table.ts';
 const columns = {
   kept: {
     one: integer(), // always 1, because the table has one row
-    id: text(), // identifies this database in the day files
+    id: text(), // id of this database, by which it recognises its day files
     moved: integer(), // rows of `request` up to this id are in day files
     uncounted: integer(), // always 0; version 0.2.0 opens only files with this column
     from_day: text(), // rows of earlier days are no longer kept

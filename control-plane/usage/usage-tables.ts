@@ -25,7 +25,7 @@ const columns = {
   },
   parked: { incarnation: text(), n: integer(), body: text() /* the row as JSON, of any version */ },
   total: {
-    organisation: text(), // `visitors:all` for visitors
+    organisation: text(), // id of the organisation, or `visitors:all` for all visitors
     period: text(), // first day of the billing period; for visitors the UTC day
     draw: text(), // capacity used: `pool`, `stack` or `own`
     model: text(),
