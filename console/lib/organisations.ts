@@ -19,7 +19,7 @@ export function useOrganisations(): readonly NamedOrganisation[] {
   return data?.items ?? me.value?.organisations ?? [];
 }
 
-/** Remembers these names, so that every page can show names in place of ids. All other names are read one by one. */
+/** Remembers the names of the given organisations, so that every page can show them. Other names are read one by one. */
 export function useKnown(items: readonly NamedOrganisation[] | undefined): void {
   useEffect(() => {
     if (items?.some(({ id, name }) => known.value.get(id) !== name))

@@ -1,4 +1,4 @@
-/** Bar chart of tokens over time. Bars are hourly at the start of a period and daily later on. */
+/** Bar chart of tokens over time. It has hourly bars while a period is new, and daily bars later on. */
 import { clock, count, day, plural, shortDay } from '../lib/format.ts';
 import type { UsageRows } from '../lib/usage.ts';
 import { Name } from '../ui/name.tsx';

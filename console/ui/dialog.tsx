@@ -73,7 +73,7 @@ export interface FormDialogProps extends DialogProps {
   /** Label of the submit button. */
   readonly action: string;
   readonly work: (fields: FormData) => Promise<void>;
-  /** Whether the action cannot be undone. If so, the button warns. */
+  /** Whether the action cannot be undone. If so, the dialog opens with the focus on Cancel. */
   readonly isDanger?: boolean;
   /** Name that the user must type to confirm. */
   readonly name?: string;

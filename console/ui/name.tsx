@@ -89,7 +89,7 @@ export function commaSeparated<One>(
   ));
 }
 
-/** Kinds of the things in those tables of the state whose rows have pages. */
+/** Maps each table of the state whose rows have pages to the kind of thing that a row describes. */
 const kindOfTable: Readonly<Record<string, Exclude<NamedThing['kind'], 'member'>>> = {
   organisation: 'organisation',
   api_key: 'key',

@@ -32,7 +32,7 @@ const recordedGroupSchema = z.object({
   operation: z.string().optional(),
   from: answerSchema,
   to: answerSchema,
-  /** Number of requests in the group, including those that the decided ones represent. */
+  /** Number of requests in the group. If only a sample was decided, this includes the requests that it represents. */
   requests: count,
   /** Ids of some of the requests, for `headgate explain --request`. Empty if only traffic reports contain the requests. */
   examples: z.array(requestIdSchema),
@@ -76,7 +76,7 @@ export const effectSchema = z.object({
       lost: z.array(idSchema),
       /** Gateways that did not answer or do not store decisions. Their traffic reports are used instead. */
       gatewaysSilent: z.array(z.string()),
-      /** Silent gateways without a readable traffic report. Nothing is known about their requests. Absent if none. */
+      /** Silent gateways without a readable report, so nothing is known about their requests. Absent if there are none. */
       gatewaysUnseen: z.array(z.string()).optional(),
       groups: z.array(recordedGroupSchema),
       /** Set if there are more groups than `groups` contains. */

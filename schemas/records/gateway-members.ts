@@ -97,7 +97,7 @@ export const shownMembers = gatewayMemberNames.filter(
   (name): name is ShownMember => gatewayMembers[name].shown !== null,
 );
 
-/** Returns those of the named members that have a value to report. */
+/** Returns the named members that have a value to report. */
 export function reportedMembers<Name extends GatewayMember>(
   names: readonly Name[],
   members: { readonly [Each in Name]?: MemberValue<Each> | false | undefined },

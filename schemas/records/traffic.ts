@@ -27,7 +27,7 @@ const histogram = z.array(count).max(16);
 const refusedSchema = z.object({
   status: z.int(),
   requests: count,
-  /** Time of the newest of these requests, by the gateway's clock in ms since 1970. */
+  /** Time of the newest request that was refused in this way, by the gateway's clock in ms since 1970. */
   lastAtMs: count.max(msMax),
   lastRequest: z.string().max(64),
 });

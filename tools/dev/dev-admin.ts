@@ -12,7 +12,7 @@ export interface DevSecret {
   readonly value: string;
 }
 
-/** Timeout of a call in ms. It is longer than the control plane lets a call wait for confirmations. */
+/** Timeout of a call in ms. It is longer than any wait for confirmations that a caller of this client asks for. */
 const timeoutMs = 70_000;
 
 export class DevAdmin extends AdminClient {

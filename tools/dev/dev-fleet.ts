@@ -117,7 +117,7 @@ async function startAgents(
         controlPlanes: [controlPlane],
         node,
         token: tokens[node] ?? '',
-        // Only errors are logged, because the control plane stops first and each session would end with a warning about that.
+        // Only errors are logged, because at the end of each session, agents would warn that the control plane is gone.
         logger: createLogger('dev', 'error'),
         engine: new EngineWatch({ url }),
         loadsModels: true,
