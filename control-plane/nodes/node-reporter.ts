@@ -1,6 +1,6 @@
 /**
  * Writes observations of nodes to the log: it claims nodes for this replica, and reports changes of their health. Each claim
- * has the next generation number, so the log accepts only one of several claims, and the fold ignores reports from replicas
+ * raises a node's generation by 1, so the log accepts only one of several claims, and the fold ignores reports from replicas
  * that do not own the node. Reports that arrive during a write are combined into the next commit.
  */
 import { randomUUID } from 'node:crypto';

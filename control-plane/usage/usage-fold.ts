@@ -90,9 +90,7 @@ function applyParked(state: UsageState, incarnation: string, n: number, counts: 
   }
 }
 
-/**
- * Skips missing rows, because they must not block later ones for ever. A skipped row never counts, even if it arrives later.
- */
+/** Skips missing rows, because they must not block later ones for ever. A skipped row never counts, so none counts twice. */
 function skipMissing(
   state: UsageState,
   incarnation: string,
