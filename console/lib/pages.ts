@@ -86,7 +86,6 @@ export function usePage<Name extends ListName>(
   return { data: shown, failure, refresh, pages };
 }
 
-/** Returns the CLI option that selects the organisation. */
 export function organisationOption(organisation: string | undefined): string {
   return organisation === undefined ? '' : ` --org ${shellWord(organisation)}`;
 }

@@ -39,7 +39,6 @@ export function requestsLink(filter: AddressFilter): string {
   return withQuery('/requests', Object.fromEntries(named));
 }
 
-/** Returns the CLI options for the given filters. */
 export function requestOptions(filter: AddressFilter): string {
   return Object.entries(filter)
     .map(([name, value]) => ` --${name === 'organisation' ? 'org' : name} ${shellWord(value)}`)

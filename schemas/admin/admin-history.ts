@@ -114,7 +114,6 @@ export const historyRows = {
     opens: 'question',
     params: commitParams,
     answer: z.object({
-      /** Position of the commit to undo. */
       of: position,
       /** Fields of the command if it is the only one. They are absent if `commands` contains several. */
       ...z.object(undoCommandShape).partial().shape,

@@ -35,7 +35,6 @@ export interface OperationRow {
   readonly bodyKind?: BodyKind;
   /** Schema of the answer. For a stream, schema of one line, or undefined if the stream does not consist of lines. */
   readonly answer: z.ZodType | undefined;
-  /** Media type of a streamed answer. */
   readonly mediaType?: string;
   /** Set if `at` may name a past moment. Every other operation refuses `at`. */
   readonly past?: true;

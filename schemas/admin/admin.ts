@@ -68,7 +68,6 @@ export type OperationInput<Name extends OperationName> = {
     : SchemaInput<OperationPart<Name, 'body'>>
 >;
 
-/** Names of operations that have a bulk form. */
 export type ManyName = {
   [Name in OperationName]: Rows[Name] extends { readonly many: Many } ? Name : never;
 }[OperationName];

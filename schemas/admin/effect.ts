@@ -83,7 +83,6 @@ export const effectSchema = z.object({
       more: z.literal(true).optional(),
     })
     .optional(),
-  /** Limits that the command would lower. */
   limits: z.array(loweredSchema),
   /** Rows that the command would change. Returned only to operators, and only if no request was served in the last hour. */
   changes: z.array(rowChangeSchema).optional(),

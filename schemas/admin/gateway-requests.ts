@@ -24,7 +24,6 @@ export const gatewayQuerySchema = z.object({
   /** Selects only requests that were recorded before the request with this number. */
   before: number.min(0).default(Number.MAX_SAFE_INTEGER),
   limit: number.int().min(1).max(requestsPerPageMax).default(requestsPerPageMax),
-  /** Number of decisions to sample. */
   sampled: number.int().min(1).max(sampledMax).default(sampledMax),
   /** Maximum number of rows per second in a followed list. Further rows are only counted. */
   rowsPerSecond: number.int().min(1).optional(),
@@ -50,7 +49,6 @@ export const gatewayRowSchema = requestRowSchema
   .refine((row) => !hasLongText(row), 'a text of a row is too long');
 export type GatewayRow = z.infer<typeof gatewayRowSchema>;
 
-/** Last line of a page of requests. */
 export const gatewayPageEndSchema = z.object({
   /** Row number from which the next page continues. Absent on the last page. */
   before: count.optional(),
@@ -63,7 +61,6 @@ export const gatewayPulseSchema = z.object({ missed: count });
 export const gatewaySampledSchema = z.object({ requests: z.number().min(0), decision: decisionRecordSchema });
 export type GatewaySample = z.infer<typeof gatewaySampledSchema>;
 
-/** Last line of a sample of decisions. */
 export const gatewaySampleEndSchema = z.object({
   /** Start of the sampled time range, in ms since 1970. */
   sinceMs: count,

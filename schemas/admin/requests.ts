@@ -21,9 +21,8 @@ export const requestRowSchema = z.object({
   /** Organisation that the key belongs to. Absent for visitors and unknown keys. */
   organisation: z.string().optional(),
   key: z.string().optional(),
-  /** Current name of the key. */
+  /** Name that the key has now. It may differ from the name at the time of the request. */
   keyName: z.string().optional(),
-  /** True if a visitor sent the request. */
   visitor: z.literal(true).optional(),
   /** Host of the request: `shared`, a stack's id, or `unknown`. Members see other organisations' stacks as `unknown`. */
   host: z.string(),

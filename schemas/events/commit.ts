@@ -7,7 +7,6 @@ import type { StoredEvent } from './events.ts';
 
 export const controlTopic = 'headgate.control';
 
-/** Maximum size of a commit's record, in bytes. */
 export const commitBytesMax = 900 * 1024;
 
 /** Interface through which a command arrived. */

@@ -124,7 +124,6 @@ export const capacityEvents = {
       owner: name,
       generation: z.int().min(1),
       up: z.boolean(),
-      /** Model names as the engine reports them. */
       models: z.array(served).max(1000),
       /** Context windows in tokens, by the engine's model name. Models for which the engine reports none are left out. */
       windows: z.record(served, z.int().min(1)).optional(),

@@ -17,7 +17,6 @@ export const changeEvents = {
       events: z.array(stagedEvent).min(1).max(10_000),
       /** Waves in order. A gateway belongs to the first wave that includes it and to all later ones. */
       waves: z.array(wave).min(1).max(wavesMax),
-      /** Minimum duration of each wave. */
       holdSeconds: z.int().min(1).max(holdSecondsMax),
       watch: changeWatch,
       /** Whether the next wave begins even if the current wave has seen too few requests. */

@@ -15,7 +15,6 @@ export type KnownEvent = {
   [Name in EventTypeName]: { readonly type: Name; readonly data: EventData<Name> };
 }[EventTypeName];
 
-/** Event as a commit contains it. */
 export interface StoredEvent {
   readonly type: string;
   readonly v: number;

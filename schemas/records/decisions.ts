@@ -52,7 +52,6 @@ export const decisionRecordSchema = z.object({
   host: z.enum(['shared', 'stack', 'unknown']),
   stack: z.string().max(64).optional(),
   operation: z.enum(operationKinds),
-  /** Organisation that the key belongs to. */
   organisation: z.string().max(64).optional(),
   key: z.string().max(64).optional(),
   header: z.enum(['authorization', 'x-api-key']).optional(),

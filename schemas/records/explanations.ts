@@ -85,7 +85,6 @@ export const explanationSchema = z.object({
   verdict: verdictSchema,
   /** Position of the state that led to the verdict. */
   at: position,
-  /** Gateway that recorded the decision. */
   gateway: z.string().optional(),
   time: z.string().optional(),
   /** Detailed cause of a refusal, for operators only. If no model has the requested name, everyone sees it. */

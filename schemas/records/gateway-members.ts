@@ -67,7 +67,6 @@ export const gatewayMembers = {
   oddForms: texts(50, 500, null),
   /** Whether the process ran out of file descriptors when connecting to a node within the last ten seconds. */
   outOfFiles: yes(null),
-  /** Whether the gateway publishes traffic reports. */
   countsTraffic: yes(null),
 } as const;
 

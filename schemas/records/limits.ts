@@ -18,7 +18,6 @@ export const limitTopicKeepSeconds = {
 /** Time after which Kafka begins a new segment, in seconds. It must be short, because Kafka removes only whole segments. */
 export const limitTopicSegmentSeconds = 600;
 
-/** Maximum size in bytes of a record on either topic. */
 export const limitRecordBytesMax = 128 * 1024;
 
 /** Tokens and turns that one replica has completed for a subject in a period. */

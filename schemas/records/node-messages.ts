@@ -12,7 +12,6 @@ export const nodeConnectPath = '/nodes/v1/connect';
 export const heartbeatIntervalMs = 1000;
 /** Number of consecutive missed heartbeats after which a node counts as down. */
 export const heartbeatsMissedMax = 3;
-/** Maximum size of a frame from either side, in bytes. */
 export const nodeFrameBytesMax = 512 * 1024;
 export const modelsPerNodeMax = 1000;
 export const installsPerNodeMax = 100;

@@ -17,7 +17,6 @@ export interface PlacementReport {
   readonly placements: readonly PromptPlacement[];
 }
 
-/** Maximum number of placements in one record. */
 export const placementsMax = 1000;
 /** Maximum number of nodes in one record. This many nodes with the longest names fill two thirds of a record. */
 const loadsMax = 1000;

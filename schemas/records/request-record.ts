@@ -80,7 +80,6 @@ const fields = {
   result: { ...text, line: 'outcome' },
   type: { ...text, decision: 'type' },
   stage: { ...hidden, decision: 'stage', otherwise: 'admission' },
-  /** Cause of a refusal, as text. */
   cause: { ...hidden, decision: 'reason', line: 'cause' },
   message: { ...text, decision: 'message' },
   retryAfterSeconds: { ...number, decision: 'retryAfterSeconds' },

@@ -40,7 +40,6 @@ const trafficSumsSchema = z.object({
   /** Number of billed prompt tokens of completed requests. */
   promptTokens: count.optional(),
   completionTokens: count.optional(),
-  /** Refusals by type. */
   refused: z.record(z.string().max(64), refusedSchema).optional(),
   /** Time that the gateway added to a request before a node received it. */
   ownTime: histogram.optional(),

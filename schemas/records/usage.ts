@@ -31,7 +31,6 @@ const shape = {
   at: momentSchema,
   /** Organisation that sent the request, or null for an anonymous visitor. */
   organisation: idSchema.nullable(),
-  /** Opaque id of the anonymous visitor. */
   visitor: idSchema.optional(),
   /** First day of the billing period at `at`. It is stored, because the organisation's anchor may change later. */
   period: daySchema.nullable(),

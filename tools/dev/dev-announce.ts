@@ -23,7 +23,6 @@ export interface DevFacts {
   readonly keys: Readonly<Record<string, string>>;
   readonly organisations: readonly Organisation[];
   readonly nodes: readonly LiveNodeResource[];
-  /** Names of the models in the pool. */
   readonly models: readonly string[];
 }
 
@@ -144,7 +143,6 @@ function tryText(
   ];
 }
 
-/** Chooses a model for chat by its name. */
 function chatModel(models: readonly string[]): string {
   return models.find((model) => !/embed/i.test(model)) ?? models[0] ?? 'MODEL';
 }

@@ -85,7 +85,6 @@ function authority() {
   return ['--volume', `${realpathSync(path)}:${inside}:ro`, '--build-arg', `NODE_EXTRA_CA_CERTS=${inside}`];
 }
 
-/** Prints the size of the image and of each layer. */
 function report() {
   if (name !== 'buildah') {
     run(name, ['history', values.tag]);

@@ -17,7 +17,6 @@ export interface SimEngine {
   readonly dialect: Dialect;
   readonly models: readonly string[];
   readonly imageModels: readonly string[];
-  /** Whether the models can only rerank. */
   readonly reranks: boolean;
   readonly contextTokens: number;
   /** Number of answer tokens per second. With 0, answers are sent as fast as the client reads. */

@@ -36,7 +36,6 @@ export interface SimNodeOptions {
   readonly models: readonly string[];
   /** Models that accept images. Only Ollama reports them. */
   readonly imageModels?: readonly string[];
-  /** Whether the models can only rerank. */
   readonly reranks?: boolean;
   /** Number of tokens per second in every stream. With 0, streams are as fast as the client reads. */
   readonly tokensPerSecond?: number;
@@ -202,7 +201,7 @@ export class SimNode {
     emit(this.signed(plan), response);
   }
 
-  /** Adds the headers that the engine sends to a plan. */
+  /** Adds to a plan the headers that the imitated engine sends. */
   protected signed<P extends Plan>(plan: P): P {
     return { ...plan, headers: { ...this.#engineHeaders, ...plan.headers } };
   }

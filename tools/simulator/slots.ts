@@ -1,6 +1,5 @@
 /** Slots for the sequences that an engine decodes concurrently. Further requests wait in a bounded queue. */
 
-/** Maximum number of requests that wait for a slot. */
 const waitingMax = 10_000;
 
 export class Slots {
