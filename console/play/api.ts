@@ -18,7 +18,7 @@ export interface KeyState {
   }[];
 }
 
-/** Maximum number of attempts for a call that is refused temporarily. */
+/** Limits on the retries of a call that is refused temporarily: the number of attempts, and the wait before each. */
 const triesMax = 5;
 const waitSecondsMax = 5;
 

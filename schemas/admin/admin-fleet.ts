@@ -34,7 +34,7 @@ import {
 import { bodySchemas, pathSchemas } from './commands.ts';
 import { effectRequestSchema, effectSchema } from './effect.ts';
 
-/** Longest wait in seconds for confirmations. A silent gateway that fences counts as confirmed after about 60 s. */
+/** Longest wait in seconds. A silent gateway that fences counts as confirmed about 60 s after its last freshness proof. */
 const waitSecondsMax = 75;
 const gatewayParams = z.object({ name: z.string().min(1).max(200) });
 

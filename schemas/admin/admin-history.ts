@@ -31,7 +31,7 @@ const listedEventSchema = z.object({
   at: moment,
   by: z.string(),
   why: z.string().optional(),
-  /** Interface through which the command arrived (`console`, `cli`, `api`, `agent`). Absent in early records. */
+  /** Interface that sent the command: `console`, `cli`, `api` or `agent`. Absent in records of earlier versions. */
   via: z.string().optional(),
   /** Id of the command that wrote the event. */
   command: z.string(),

@@ -120,7 +120,7 @@ export const bodySchemas = {
   withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
   applyFleet: z.strictObject({
     fleet: declaredFleetSchema,
-    /** Whether to remove things that the file omits. Keys are removed only with their organisation. */
+    /** Whether to remove what the file omits. Files contain no keys, so keys are removed only with their organisation. */
     prune: z.boolean().optional(),
   }),
 };

@@ -18,8 +18,8 @@ export const logEvents = {
       /** Accepted public keys. If present, one of them must have signed every record. */
       signers: signers.optional(),
       /**
-       * Origin of a log that `snapshot restore` of a version up to 0.2.0 began from another log's state: the other log's id
-       * and position, and the number of commits that restore the state. Nothing reads this field.
+       * Origin of a log that `snapshot restore` (versions up to 0.2.0) began from the state of another log: the other log's
+       * id and position, and the number of commits that restore the state. Nothing reads this field.
        */
       continues: z.object({ log: id, seq: z.int().min(1), hash: sha256, commits: z.int().min(1) }).optional(),
     }),

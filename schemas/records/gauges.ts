@@ -1,8 +1,8 @@
 /**
- * Format of records on the topic `headgate.gauges`. A record states how much of the fleet-wide limits on requests per minute
- * and weight in flight one gateway process holds and claims. Readers treat a record as hostile input and accept either all of
- * it or nothing. It must be cheap to read, so it is binary: a version byte, the head's length and the number of entries (16
- * bits each), the head as JSON, then the entries.
+ * Format of records on the topic `headgate.gauges`. A record is about the fleet-wide limits on requests per minute and weight
+ * in flight. It states how much of each limit one gateway process holds and claims. Readers treat a record as hostile input
+ * and accept either all of it or nothing. It must be cheap to read, so it is binary: a version byte, the head's length and
+ * the number of entries (16 bits each), the head as JSON, then the entries.
  */
 
 export const gaugeEntriesMax = 500;
@@ -17,8 +17,8 @@ const version = 2;
 /** Number of bytes before the head. */
 const prefixBytes = 5;
 /**
- * Number of bytes for the numbers of an entry: one bit for `yields`, 47 bits for the window, and 32 bits each for limit, used
- * and claim. The subject precedes the numbers, with its length in one byte.
+ * Number of bytes that the numbers of an entry take: one bit for `yields`, 47 bits for the window, and 32 bits each for
+ * limit, used and claim. The subject comes first, with its length in one byte.
  */
 const numberBytes = 18;
 /** Bit that means `yields`, in the upper 16 bits of the window. */

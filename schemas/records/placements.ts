@@ -1,12 +1,12 @@
 /**
  * A placement report is a record on the topic `headgate.gauges`, next to the gauges. It contains the number of requests that
- * one gateway process has in flight at each node, and those of its prompt placements that other gateways would make
- * elsewhere. With it, gateways place prompts alike. Reports are JSON, which readers of gauges ignore. A late, lost, duplicate
- * or forged report can at worst send a prompt to a node that has not cached it.
+ * one gateway process has in flight at each node. It also contains the process's placements of prompts that other gateways
+ * would place elsewhere, so that gateways place prompts alike. Reports are JSON, which readers of gauges ignore. A late,
+ * lost, duplicate or forged report can at worst send a prompt to a node that has not cached it.
  */
 import { limitRecordBytesMax } from './limits.ts';
 
-/** Placement of a prompt: the tenant whose share of the table it takes, the key of its longest prefix, and the node. */
+/** Placement of a prompt: the tenant whose table share it takes, the 53-bit key of its longest prefix, and the node. */
 export type PromptPlacement = readonly [sharer: string, key: number, node: string];
 
 export interface PlacementReport {

@@ -1,8 +1,8 @@
 /**
- * Measures how long callers wait for the first token, in simulated time. It compares one, two and four gateways that use the
- * rule of data-plane/nodes/affinity.ts with an oracle that knows every cache and queue, and with round robin. A node reads
- * one prompt at a time, skips the cached prefix, and writes answers in parallel. Usage: `npm run bench -- placement [workload
- * …] [--nodes 128]`
+ * Measures how long callers wait for the first token, in simulated time. It compares the rule of data-plane/nodes/affinity.ts
+ * on one, two and four gateways with round robin, and with an oracle that knows every cache and queue. A node reads one
+ * prompt at a time, skips the cached prefix, and writes answers in parallel. Usage: `npm run bench -- placement [workload …]
+ * [--nodes 128]`
  */
 import { parseArgs } from 'node:util';
 import { Affinity } from '../../data-plane/nodes/affinity.ts';

@@ -1,8 +1,8 @@
 /**
  * Checks the size of each room (a folder) and the imports of all sources, including imports of types. The entry of a room
- * states the number of lines that it may have and the rooms that it may import, in the order of the two roads
- * (ARCHITECTURE.md) and without cycles. Each driver is imported only by its owner, the product never imports tests, every
- * export is imported somewhere, no two exported types of the product share a name, and only one module reads the wall clock.
+ * states how many lines it may have and which rooms it may import. Imports follow the two roads (ARCHITECTURE.md), without
+ * cycles. Each driver is imported only by its owner, the product never imports tests, and every export is imported somewhere.
+ * No two exported types of the product share a name, and only one module reads the wall clock.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,4 +1,4 @@
-/** Reranks documents by the share of the query's words in them: from 0 to 1, or for llama.cpp as a logit from -10 to 10. */
+/** Reranks documents by the share of the query's words in them. Scores are 0 to 1, or for llama.cpp logits from -10 to 10. */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Loose } from './loose.ts';
 import { textTokens } from './text.ts';
