@@ -28,7 +28,6 @@ export interface EngineView {
   readonly inFlight?: number;
 }
 
-/** The engine as the agent sees it. */
 export interface Engine {
   readonly view: EngineView;
   /** Loads and unloads models. Undefined if the engine cannot do this or its kind is not known yet. */

@@ -28,7 +28,6 @@ function describeHalt({ fault }: Replicator): string | undefined {
   return fault?.message.slice(0, haltLengthMax);
 }
 
-/** Opens and starts the publisher of this replica's status reports. */
 export function statusPublisher(
   { name, logger }: { readonly name: string; readonly logger: Logger },
   { snapshot, replicator, signer, statusLog, mac, start, board, metrics }: ReportedState,

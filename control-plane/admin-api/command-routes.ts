@@ -115,10 +115,7 @@ function isChange(answer: object): answer is Change {
 /** Maximum number of times that an effect is computed while the state keeps changing. The last result then counts. */
 const effectTriesMax = 3;
 
-/**
- * Runs a command under the guard on effect. The guard does not apply to dry runs, forced or repeated commands, or staged
- * ones, whose waves are watched.
- */
+/** Runs a command under the guard on effect, except dry runs, forced or repeated commands, and staged ones. */
 async function runGuarded(
   context: Context,
   definition: CommandDefinition,

@@ -64,7 +64,6 @@ export interface AdminContext {
   readonly gatewayAgent: Dispatcher | undefined;
   /** Returns known damage in `usage.db`. Undefined if nothing checks the file. */
   readonly usageFile: (() => UsageFileState) | undefined;
-  /** Returns facts about the admin API's listener. */
   listener(): { readonly name: string; readonly isLoopback: boolean; readonly daysLeft?: number | undefined };
   /** Data folder that only this process uses. */
   readonly dataDir: string;

@@ -138,10 +138,7 @@ function controlPlaneFacts(view: ReplicaView): NonNullable<DoctorFacts['controlP
   });
 }
 
-/**
- * Uptime in seconds after which clocks are compared. Reports that are read right after a start have an unknown age. After
- * this time, all live processes have reported again.
- */
+/** Uptime in seconds after which clocks are compared, because by then every live process has reported again. */
 const settledSeconds = 15;
 const reportedSeconds = 10;
 

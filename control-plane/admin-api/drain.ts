@@ -1,6 +1,5 @@
 /**
- * Shuts a replica down gracefully. In this order, with time limits, it reports not ready, refuses connections, closes
- * WebSockets and finishes requests.
+ * Shuts a replica down in steps with time limits: report not ready, refuse connections, close WebSockets, finish requests.
  */
 
 import type { Server } from 'node:http';

@@ -142,7 +142,6 @@ function closeReason(text: string): string {
   return reason.replace(/\uFFFD+$/, '');
 }
 
-/** Closes a tail and tells its user the reason. */
 function endTail(context: Context, socket: WebSocket, error: unknown): void {
   const known = asFollowError(error);
   if (known === undefined) context.logger.error({ err: error }, 'event tail failed');

@@ -196,10 +196,7 @@ function nearest({ limits, tokens }: Use, { requests, inFlight }: GaugedUse): nu
 
 const byNearest = { name: 'nearest' };
 
-/**
- * Lists the organisations that are nearest to a limit first. If an organisation's use changes between two pages, it may be on
- * both or on neither.
- */
+/** Lists organisations nearest to a limit first. If an organisation's use changes, it may be on two pages or on none. */
 function* pageOfUses(
   context: Context,
   { limit = pageRows.default, after }: OperationQuery<'limits.list'>,

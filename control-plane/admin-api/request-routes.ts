@@ -253,10 +253,7 @@ function pulse(response: ServerResponse, context: Context, following: Following)
   }
 }
 
-/**
- * Sends the list and then live rows. The list is read after the gateways are followed, so that no row is missed. A row in
- * both is sent only once.
- */
+/** Sends the list, then live rows. The gateways are followed first, so that no row is missed. A row in both is sent once. */
 async function send(
   response: ServerResponse,
   context: Context,

@@ -7,7 +7,6 @@ import type { OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'replica' | 'snapshot' | 'replicator' | 'signer' | 'past' | 'board'>;
 
-/** Returns the part of a replica's status that describes signatures. */
 export function signingStatus(
   signers: readonly string[],
   { signer }: Context,

@@ -29,8 +29,7 @@ export function actorName({ person, operator: id }: Actor): string {
 }
 
 /**
- * Returns the name under which the caller's work is counted. A session limited to one organisation counts separately, because
- * anyone may hold its sign-in link.
+ * Returns the name for counting a caller's work. A session from an organisation's link, which anyone may hold, has its own.
  */
 export function callerName({ person, within }: Actor): string {
   return person === undefined ? operatorName : [within, person].join(' ');

@@ -1,7 +1,4 @@
-/**
- * Binds a command to its context for the writer. A large command is planned in advance, and that plan is used only if the
- * state has not changed since.
- */
+/** Binds a command to its context. A large command is planned in advance; the plan is used if the state is unchanged. */
 import { randomBytes } from 'node:crypto';
 import type { Via } from '../../schemas/events/commit.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';

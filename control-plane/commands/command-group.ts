@@ -70,7 +70,6 @@ interface Attempt {
   readonly isLast: boolean;
 }
 
-/** Outcome of appending a record to the log. */
 type AppendOutcome = { readonly offset: number } | { readonly unknown: true } | { readonly refused: unknown };
 
 export class CommandGroups {
@@ -190,10 +189,7 @@ export class CommandGroups {
     return undefined;
   }
 
-  /**
-   * Waits until the log is folded up to `end`. Returns false if the fold has stopped, because this replica then cannot tell
-   * whether its records were accepted.
-   */
+  /** Waits until the log is folded up to `end`. Returns false if the fold has stopped, because acceptance is then unknown. */
   async #isFolded(end: number, deadline: number): Promise<boolean> {
     return this.#options.replicator.hasRead(end, remainingMs(deadline)).catch(() => false);
   }

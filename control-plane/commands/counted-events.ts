@@ -1,7 +1,4 @@
-/**
- * Table of all events: how each affects answers to requests, and which resources it adds or removes. If an event type is
- * missing, the table does not compile.
- */
+/** Table of all event types: their effect on answers, and what they add or remove. A missing type does not compile. */
 import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { EventData, KnownEvent } from '../../schemas/events/events.ts';

@@ -91,8 +91,7 @@ export interface PeriodFacts {
 }
 
 /**
- * Finds used tokens that would no longer count because of a new anchor day. Throws GuardRefused if there are any. If forced,
- * returns warnings instead.
+ * Describes used tokens that a new anchor day would no longer count. Throws `GuardRefused` if there are any, unless forced.
  */
 export function guardPeriods(
   db: Database,

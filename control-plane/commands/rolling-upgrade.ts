@@ -1,7 +1,4 @@
-/**
- * Protects rolling upgrades. A critical event is refused until every gateway knows it, because a gateway that does not know
- * it would stop folding the log.
- */
+/** Refuses critical events until every gateway knows them, because a gateway on an older build would stop folding. */
 import { foldVersionNeeded, type KnownEvent } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
 

@@ -1,7 +1,4 @@
-/**
- * Generates ids of stacks, `stk-<word>-<word>-<suffix>`, which are valid DNS labels. There are 6.9 billion, and the log
- * ensures that none is used twice.
- */
+/** Generates ids of stacks, `stk-<word>-<word>-<suffix>`: 6.9 billion DNS labels. The log ensures that each is used once. */
 import { type RandomSource, randomText } from '../../shared/ids/api-key.ts';
 
 const qualities = words(`

@@ -23,10 +23,7 @@ import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
 import { linksSubject, memberSubject, sessionMsMax, sessionSubject } from '../sessions/subjects.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 
-/**
- * Duration in ms of sessions whose rights come from the provider. Then the provider signs the person in again, unless it has
- * withdrawn the rights.
- */
+/** Duration in ms of sessions with rights from the provider, which must then sign the person in again. */
 const providerRightsMs = 3600_000;
 const idleMs = 3600_000;
 /** Minimum time in ms between two renewals of a cookie. */

@@ -172,7 +172,6 @@ interface ProbeFacts {
   readonly missing: string;
 }
 
-/** Facts about changes that are released in waves. */
 interface ChangeFacts {
   readonly open?:
     | {

@@ -52,10 +52,7 @@ export function notMeant<Reported extends { readonly organisation: string }>(
   };
 }
 
-/**
- * Decides recorded requests on the state before the change and returns those that are served. The others are refused already,
- * so no change can refuse them.
- */
+/** Returns recorded requests that are served before the change. The others are refused already, so no change matters. */
 export function* recordedAnswers(
   before: Answers,
   records: readonly SampledDecision[],

@@ -19,10 +19,7 @@ export interface ReportedRequests {
 /** Operations to try in this order, because reports do not contain the operation. The first one that is served is assumed. */
 const operations = ['chat', 'messages', 'rerank'] as const;
 
-/**
- * Decides reported requests on the state before the change and returns those that are served. There are few reports, so one
- * turn of the event loop is enough.
- */
+/** Decides reported requests on the state before the change, all in one turn, and returns those that are served. */
 export function reportedAnswers(
   before: Answers,
   reported: readonly ReportedRequests[],

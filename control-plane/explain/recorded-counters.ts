@@ -23,7 +23,6 @@ export interface CounterFacts extends LimitCounters {
   readonly freeTurns: number;
   /** Number of turns that the visitor's network had used on that day. */
   readonly networkTurns?: number | undefined;
-  /** Counters for all visitors together. */
   readonly visitors?: VisitorCounters | undefined;
 }
 
@@ -54,10 +53,7 @@ export function fixedCounters(counters: CounterFacts): Counters {
   };
 }
 
-/**
- * Returns the value to compare with a limit. The recorded room is valid only for the limit of that time, so if the limit
- * differs, the known use counts.
- */
+/** Returns the value to compare. The recorded room applied to one limit, so for a different limit the known use counts. */
 function comparedUse(limit: number | null, compared: number, use: SeenLimit | undefined): number {
   if (use === undefined || limit === null || compared + use.room === limit) return compared;
   return use.here + (use.elsewhere ?? 0);

@@ -1,6 +1,5 @@
 /**
- * Asks gateways for recorded decisions. Requests to gateways are signed and contain no secret, because anyone who holds the
- * gateway token can report any address.
+ * Asks gateways for recorded decisions. Questions are signed and contain no secret, because reported addresses may be false.
  */
 import type { Dispatcher } from 'undici';
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/records/decisions.ts';

@@ -9,11 +9,9 @@ import type { FleetTraffic } from './fleet-traffic.ts';
 export interface RecordedSample {
   /** Lines that match `gatewaySampledSchema`. */
   readonly texts: readonly string[];
-  /** Number of decisions in `texts`. */
   readonly decisions: number;
   /** Start of the time that the sample covers, ms since 1970. */
   readonly sinceMs: number;
-  /** All gateways that were asked. */
   readonly asked: readonly Source[];
   /** Names of the gateways that did not answer. */
   readonly silent: readonly string[];

@@ -57,10 +57,7 @@ function sumSide(
   };
 }
 
-/**
- * Keeps only internal errors. Requests without a valid key count for nothing else, because anyone can send any number of them
- * and so cause any number of refusals.
- */
+/** Keeps only internal errors. Other refusals of unknown callers say nothing, because anyone can cause any number of them. */
 function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
 }

@@ -18,7 +18,6 @@ const restMs = 100;
 /** Silence in ms after which a gateway's weight in flight no longer counts. Live gateways publish at least every second. */
 const liveMs = 12_000;
 
-/** Use of a limit by one gateway. */
 export interface GaugeUse {
   readonly name: string;
   readonly used: number;
@@ -72,8 +71,7 @@ export class FleetGauges {
   }
 
   /**
-   * Returns the use by each gateway process, or undefined while the topic cannot be read. `window` is the start of a minute,
-   * or `inFlightWindow`.
+   * Returns each gateway's use, or undefined while the topic cannot be read. `window`: start of a minute or `inFlightWindow`.
    */
   uses(subject: string, window: number): GaugeUse[] | undefined {
     if (!this.#options.topic.reachable) return undefined;

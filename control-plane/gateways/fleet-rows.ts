@@ -18,10 +18,7 @@ export interface SeenReport {
   readonly signedBy?: number | undefined;
 }
 
-/**
- * Id of a process's data folder, which contains its records and stays the same across restarts. A process without a folder is
- * identified by its incarnation.
- */
+/** Id of a process's data folder, which stays the same across restarts, or the incarnation if there is no folder. */
 export function recordsId({ folder, incarnation }: Pick<StatusReport, 'folder' | 'incarnation'>): string {
   return folder?.id ?? incarnation;
 }

@@ -43,7 +43,6 @@ interface GatewayRow extends Pick<GatewayTraffic, 'gateway' | 'records' | 'atMs'
 
 export class FleetTraffic {
   readonly #rowsMax: number;
-  /** Reports in order of publication. */
   #reports: GatewayTraffic[] = [];
   #rows = 0;
   /** Time in ms since 1970 up to which reports were dropped for lack of room. */

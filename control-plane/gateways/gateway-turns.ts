@@ -15,10 +15,7 @@ export class GatewayTurns {
   readonly #operators = new CallerQueue(limits);
   #operatorCalls = 0;
 
-  /**
-   * Runs `work` when its turn comes. Rejects with a `Busy` error if the queue is full or the wait too long, or with
-   * the signal's reason if the client aborts while waiting.
-   */
+  /** Runs `work` when its turn comes. Rejects with a `Busy` error, or with the signal's reason if the client leaves first. */
   run<Answer>(actor: Actor, client: AbortSignal, work: () => Promise<Answer>): Promise<Answer> {
     // Each operator call counts as a separate caller, because all operators share one name but are several people.
     return actor.person === undefined

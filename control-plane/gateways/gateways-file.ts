@@ -1,7 +1,4 @@
-/**
- * Stores in `gateways.db` which gateways this replica knows, with tombstones for those that have ended. The file may be the
- * only record of a silent gateway.
- */
+/** Stores known gateways and tombstones in `gateways.db`, which may be the only record of a silent gateway. */
 import { existsSync } from 'node:fs';
 import { rememberedStatusSchema, type StatusReport } from '../../schemas/records/status.ts';
 import {
@@ -24,7 +21,7 @@ export class GatewaysFile {
   readonly #path: string;
 
   /**
-   * Opens the file. If it is corrupt, calls `onDamage`, quarantines the file and starts a new one. Throws the errors of
+   * Opens the file. If corrupt, calls `onDamage`, quarantines it and starts anew. Throws errors of
    * `shared/runtime/sqlite.ts`.
    */
   constructor(path: string, onDamage: (error: Error) => void) {

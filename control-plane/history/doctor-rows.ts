@@ -2,7 +2,6 @@
 import { dayMs, hourMs } from '../../schemas/durations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 
-/** Rows that `doctor` needs. There may be many of them. */
 export interface DoctorRows {
   /** Number of active keys by organisation. */
   readonly activeKeys: Readonly<Record<string, number>>;

@@ -103,7 +103,6 @@ export class HistoryReader {
     };
   }
 
-  /** Returns the digests of the state after commit `seq`. */
   digests(seq: number): Readonly<Record<TableName, string>> {
     this.#needKept(seq);
     return this.#versions.digestsAt(seq);
@@ -125,7 +124,6 @@ export class HistoryReader {
     });
   }
 
-  /** Describes a decision on the state after commit `seq`. */
   described(seq: number, question: Question, view: StateView, record?: DecisionRecord): DescribedDecision {
     return this.#at(seq, (state) => describeDecision(state, question, record), view);
   }

@@ -160,7 +160,6 @@ function serialiseEvents(events: Commit['events']): string {
   }
 }
 
-/** Writes the versions of one table's rows. */
 class VersionTable {
   readonly #name: TableName;
   readonly #columns: readonly string[];

@@ -65,7 +65,6 @@ interface Invertible {
   readonly inverse: Inverse<KnownEvent['data']> | string | null;
 }
 
-/** Returns the inverse, or the reason why there is none. */
 function inverseOrReason(stored: StoredEvent): InverseOfEvent | string {
   const read = readEvent(stored);
   if (read.outcome !== 'known') return 'this build does not know its event';

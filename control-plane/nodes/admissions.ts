@@ -30,7 +30,6 @@ export class Admissions {
     return this.#ofNode.get(node) !== undefined;
   }
 
-  /** Whether the token has not been revoked. */
   isValid({ token }: AgentAdmission): boolean {
     return this.#byId.get(token) !== undefined;
   }

@@ -62,7 +62,6 @@ interface EventDetails {
   /** Health to report. Undefined while the node has not been up for long enough. */
   readonly health?: Health | undefined;
   readonly cause?: EndCause;
-  /** Reason why the node is down. */
   readonly reason?: string;
 }
 
@@ -178,8 +177,7 @@ export class AgentSessions {
   }
 
   /**
-   * Returns the number of reporting and of silent nodes. Late heartbeats count as silence, so that nodes that fall silent
-   * together are noticed early.
+   * Returns the number of reporting and silent nodes. Late heartbeats count as silence, so that a common cause shows early.
    */
   #reportingAndSilent(): readonly [number, number] {
     const sinceMs = performance.now() - reportingMsMax;

@@ -62,7 +62,6 @@ export class OrphanedNodes {
     return this.#orphanedSinceMs.size;
   }
 
-  /** Records that a node's session has ended. */
   agentDetached(id: string): void {
     this.#orphanedSinceMs.set(id, performance.now());
   }

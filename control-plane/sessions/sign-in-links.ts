@@ -1,7 +1,4 @@
-/**
- * Links to the console that can be used once. The ticket is in the URL fragment, so no server, proxy or log sees it. Each use
- * is an event in the log.
- */
+/** Links to the console, usable once. No server or proxy sees the ticket in the URL fragment. Each use is an event. */
 import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { roleSchema } from '../../schemas/names.ts';

@@ -1,7 +1,6 @@
 /** Names under which ended sessions and used links are recorded. They are digests, from which nobody can derive an id. */
 import { createHash } from 'node:crypto';
 
-/** Longest duration of a session in ms. */
 export const sessionMsMax = 8 * 3600_000;
 
 export function sessionSubject(id: string): string {

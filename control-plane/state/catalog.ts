@@ -79,7 +79,6 @@ export function findBounds(db: Database): Bounds {
   return { ...boundDefaults, ...findBoundsSet(db) };
 }
 
-/** Everything that refers to one model. */
 export interface ModelUses {
   readonly pool: boolean;
   readonly stacks: readonly string[];

@@ -108,7 +108,6 @@ function giveRoomBack(db: Database): void {
 }
 
 export class UsageStore {
-  /** Number of rows by result since the store was opened. */
   readonly counts: FoldCounts = {
     applied: 0,
     repeated: 0,
@@ -126,7 +125,6 @@ export class UsageStore {
   readonly #options: UsageStoreOptions;
   readonly #begun = new Set<number>();
   readonly #partitions: UsagePartitions;
-  /** Completed requests that are kept for export. */
   readonly rows: KeptRows;
   #parkedCounts = new Map<string, number>();
   /** Number of pool tokens by organisation and period, read when first needed. */
@@ -155,7 +153,6 @@ export class UsageStore {
     this.#setPartition(partition, begun(this.#partitions.get(partition)));
   }
 
-  /** Returns the offset at which reading the partition continues. */
   nextOffset(partition: number): number {
     return this.#partitions.get(partition).nextOffset;
   }
@@ -335,7 +332,6 @@ export class UsageStore {
   }
 }
 
-/** Read access to the usage totals and rows. */
 export type UsageReader = Pick<
   UsageStore,
   | 'totals'
