@@ -66,7 +66,6 @@ function parseIfMatch(request: FastifyRequest): number | undefined {
 const repeatedNext =
   'this command was already carried out, and its value is shown only once; revoke it and create another';
 
-/** Additional fields of the answer for each status of the result. */
 const statusFields: Readonly<Record<CommandResult['status'], object>> = {
   done: {},
   unchanged: { unchanged: true },

@@ -53,7 +53,6 @@ type Sent<Name extends OperationName> = Name extends StreamName ? FastifyReply :
 type Handler<Name extends OperationName> = (asked: AskedOf<Name>) => Sent<Name> | Promise<Sent<Name>>;
 export type OperationHandlers<Names extends OperationName> = { readonly [Name in Names]: Handler<Name> };
 
-/** Operations that are neither commands nor reads of the state. */
 type OwnName = Exclude<OperationName, CommandName | StateReadName>;
 /** Operations that only programs and gateways use. The console does not serve them. */
 export type ProgramName = 'document.get' | 'event.tail' | 'request.tail' | 'snapshot.get' | 'counters.get';
@@ -77,7 +76,6 @@ export function isCommand(name: OperationName): boolean {
 
 const commandNames: ReadonlySet<string> = new Set(commands.map(({ name }) => name));
 
-/** Returns the options of an operation's route, without its handler. */
 export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'> {
   const row: OperationRow = adminOperations[name];
   const { method, path: url } = operationRoute(name);

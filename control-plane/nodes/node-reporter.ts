@@ -88,7 +88,6 @@ export class NodeReporter {
     return partForLog(health, this.#isForLog(node), nodeLogLimits.reportBytesMax);
   }
 
-  /** Whether the health in the log differs from this one. */
   differs(id: string, health: Health): boolean {
     const node = this.node(id);
     return node !== undefined && differs(node, health, this.#isForLog(node));

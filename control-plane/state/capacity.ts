@@ -20,7 +20,6 @@ function toStack(db: Database, { id, organisation, surface }: RowOf<'stack'>): S
   };
 }
 
-/** Lists the stacks of one organisation, or of all if none is given. */
 export function listStacks(db: Database, organisation?: string): Stack[] {
   const rows =
     organisation === undefined

@@ -26,7 +26,6 @@ export class ReadMarks {
     this.#marks.set(mark.head.seq, mark);
   }
 
-  /** Returns the last mark before the commit `seq`. */
   before(seq: number): CommitMark | undefined {
     let best: CommitMark | undefined;
     for (const mark of this.#marks.values())

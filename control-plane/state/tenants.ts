@@ -56,7 +56,6 @@ export function findAdjustment(db: Database, organisation: string, period: strin
   return first<{ tokens: number }>(db, sql, organisation, period)?.tokens ?? 0;
 }
 
-/** Lists the members of one organisation, or of all if none is given. */
 export function listMembers(db: Database, organisation?: string, limit?: number): Member[] {
   const order = 'ORDER BY organisation, person LIMIT ?';
   return organisation === undefined
@@ -77,7 +76,6 @@ export function findMember(db: Database, organisation: string, person: string): 
   return first(db, 'SELECT * FROM member WHERE organisation = ? AND person = ?', organisation, person);
 }
 
-/** Lists the memberships of one person, ordered by organisation. */
 export function listMemberships(db: Database, person: string): Member[] {
   return all(db, 'SELECT * FROM member WHERE person = ? ORDER BY organisation', person);
 }

@@ -56,7 +56,6 @@ export function hourOf(ms: number): number {
   return Math.floor(ms / hourMs);
 }
 
-/** Returns the first hour of a UTC day, counted from 1970. */
 export function firstHourOf(day: string): number {
   return hourOf(Date.parse(day));
 }

@@ -39,7 +39,6 @@ const columns = {
 
 type RowOf<Table extends keyof typeof columns> = RowWith<(typeof columns)[Table]>;
 type Total = Pick<RowOf<'total'>, 'model' | 'prompt_tokens' | 'completion_tokens' | 'requests'>;
-/** Pool tokens and requests of one organisation in one period. */
 export type PoolTotal = Pick<RowOf<'total'>, 'organisation' | 'period' | 'requests'> & {
   readonly tokens: number;
 };
