@@ -38,7 +38,7 @@ export interface Engine {
 }
 
 export interface EngineWatchOptions extends EngineTarget {
-  /** Folder with adapters for vLLM, by name. If absent, no adapters are loaded. */
+  /** Folder with adapters for vLLM, one subfolder for each. If absent, no adapters are loaded. */
   readonly loraFolder?: string | undefined;
   /** Time in ms between two polls. Default: 1000. */
   readonly pollMs?: number;

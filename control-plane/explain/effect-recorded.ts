@@ -37,7 +37,7 @@ export interface TurnedRequests extends ServedRequests {
   readonly to: AnswerLabel;
 }
 
-/** Omits organisations and keys that the command intends to refuse. Traffic reports do not contain keys. */
+/** Omits organisations and keys that the command intends to refuse. Only records contain keys, traffic reports do not. */
 export function notMeant<Reported extends { readonly organisation: string }>(
   records: readonly SampledDecision[],
   reported: readonly Reported[],
@@ -69,7 +69,7 @@ export function* recordedAnswers(
   return found;
 }
 
-/** Minimum number of questions decided in one turn of the event loop. That takes less time than callers notice. */
+/** Minimum number of questions decided in one turn of the event loop, which is too short for callers to notice. */
 const pieceMin = 500;
 /** Maximum total time in ms for rebuilding the changed state, which happens once per piece. */
 const remadeMsMax = 300;

@@ -5,9 +5,7 @@ import type { Inverse, UndoCommand } from '../../shared/snapshot/effect.ts';
 import { eventEffects } from '../../shared/snapshot/effects.ts';
 import { CommandError } from '../core/command-error.ts';
 
-/**
- * Inverse of a commit, with the rows that the commit left for comparison with the present. It can be sent between threads.
- */
+/** Inverse of a commit, and the rows as the commit left them, to compare with the present. It can be sent between threads. */
 export interface CommitInverse {
   /** Commands in execution order. */
   readonly commands: readonly UndoCommand[];

@@ -109,7 +109,7 @@ function staying(state: SessionState): Row {
   };
 }
 
-/** Events that end any session that has a node in the same way, whatever its state. */
+/** Events that end a session in the same way in every state in which it has a node. */
 const ends = {
   'token-revoked': to('ended', 'close-revoked', 'detach', 'report-down'),
   dismissed: to('ended', 'detach'),
