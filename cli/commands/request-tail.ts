@@ -67,7 +67,7 @@ class RequestTail {
     if (this.#isFirst && failure !== undefined) throw failure;
     this.#failures++;
     if (this.#failures >= failuresMax)
-      throw new CliError('the tail was lost and could not reconnect', {
+      throw new CliError('the connection that follows requests was lost and could not be restored', {
         ...{ type: 'ConnectionLost', cause: failure },
         next: 'use another control plane with --admin, or try again',
       });

@@ -82,7 +82,7 @@ function createCounterMac({ io: { env } }: Session): RecordMac {
 function foreignTopicError(): CliError {
   return new CliError('no record of the topic of counters was written with this gateway token', {
     type: 'Conflict',
-    why: 'allowances that are used up could come back unused, or count twice',
+    why: 'used-up allowances could be restored, or usage could be counted twice',
     next: `set HEADGATE_GATEWAY_TOKEN to that of the former gateways, or delete the topic ${countersTopic}`,
   });
 }

@@ -46,7 +46,7 @@ async function statusLines(session: Session, api: AdminClient, replica: Replica)
   const log = [
     labelled(
       'log',
-      `${replica.log ?? 'none yet'}, position ${replica.position}, asked of ${replica.replica}`,
+      `${replica.log ?? 'none yet'}, position ${replica.position}, requested from ${replica.replica}`,
     ),
     ...(replica.halted === undefined
       ? []

@@ -129,7 +129,7 @@ class EventTail {
 
   #lost(): CliError {
     const again = `headgate events tail --from ${this.#from}`;
-    return new CliError('the tail was lost and could not reconnect', {
+    return new CliError('the connection that follows the log was lost and could not be restored', {
       type: 'ConnectionLost',
       ...(this.#reason !== '' && { why: `the control plane closed it: ${this.#reason}` }),
       next:

@@ -102,7 +102,7 @@ const controlPlaneOptions = {
   ),
   gatewayTlsName: protectedOption(
     '--gateway-tls-name <name>',
-    'name that the certificates of gateways must contain, instead of the host in their address',
+    'name to expect in gateway certificates, instead of the host in the gateway address',
   ),
   ...pickShared('readyFile'),
 };

@@ -151,7 +151,7 @@ function StepDialog({ change: { id, wave, waves }, step, onClose }: StepDialogPr
     advance: following
       ? `Wave ${wave + 1} starts now at ${waveText(following)}, whatever the figures show.`
       : 'The change takes effect on all gateways, like any other commit.',
-    withdraw: 'Gateways that have the change immediately go back to the state before it.',
+    withdraw: 'Gateways that already have the change are rolled back immediately.',
   };
   const action = step === 'withdraw' ? 'Withdraw' : following ? 'Advance' : 'Complete';
   return (

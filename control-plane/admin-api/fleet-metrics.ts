@@ -36,7 +36,7 @@ export function observeFleet({ registry, board, head }: FleetSource): void {
     });
   worst(
     'headgate_gateway_lag_events',
-    'commits of this replica that a gateway has not reported as applied',
+    'commits of this replica that the gateway has not yet reported as applied',
     ({ report }) => Math.max(0, head().seq - report.applied),
   );
   worst(

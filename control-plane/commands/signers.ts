@@ -57,7 +57,7 @@ export const signerCommands = defineCommands({
         );
       if (signers.length >= signersMax)
         throw new CommandError('Conflict', `a log has at most ${signersMax} signers`, {
-          next: 'remove one that is no longer needed first',
+          next: 'first remove a signer that is no longer needed',
         });
       return change(context, [...signers, publicKey]);
     },

@@ -129,6 +129,6 @@ export const endingCertificate = {
   },
   next: ({ certificateFault: fault }: CertificateFacts) =>
     fault !== undefined
-      ? 'give it a certificate and its key in PEM format'
+      ? 'provide a certificate and its key in PEM format'
       : 'renew the file of the certificate: it is read again within a minute',
 } as const;

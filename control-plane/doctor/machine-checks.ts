@@ -43,7 +43,7 @@ export const machineChecks: readonly DoctorCheck[] = [
   }),
   ofMachine({
     code: 'HG1004',
-    well: 'enough files may be open',
+    well: 'the limit on open files is high enough',
     level: 'warn',
     wrong: ({ openFilesMax: max = Number.POSITIVE_INFINITY }) => max < openFilesMin,
     text: ({ openFilesMax: max = Number.POSITIVE_INFINITY }) =>

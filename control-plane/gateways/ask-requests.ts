@@ -106,7 +106,7 @@ class GatewayPages {
       if (end !== undefined) throw new Error('it answers more after the end of a page');
       const row = gatewayRowSchema.safeParse(line).data;
       if (row === undefined) end = gatewayPageEndSchema.parse(line);
-      else if (this.#rows.push(row) > limit) throw new Error('it answers more than it was asked for');
+      else if (this.#rows.push(row) > limit) throw new Error('the response contains more than was requested');
     }
     this.#before = Math.min(end?.before ?? 0, this.#before);
   }

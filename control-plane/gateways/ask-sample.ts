@@ -60,7 +60,7 @@ async function readSample(
   let [characters, lines] = [0, 0];
   for await (const text of ask(source, path, way)) {
     characters += text.length;
-    if (characters > charactersMax) throw new Error('it answers more than it was asked for');
+    if (characters > charactersMax) throw new Error('the response contains more than was requested');
     texts.push(text);
     lines += text.split('\n').length - 1;
   }

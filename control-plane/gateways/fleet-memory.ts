@@ -73,7 +73,7 @@ export class FleetMemory {
     await this.#append([], forgotten);
     for (const each of forgotten) board.rows.forget(each);
     this.#persist();
-    logger.info({ gateway: name, processes: forgotten.length }, 'gateway forgotten by an operator');
+    logger.info({ gateway: name, processes: forgotten.length }, 'an operator told the control plane to forget the gateway');
     return forgotten.length;
   }
 

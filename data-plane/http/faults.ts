@@ -27,7 +27,7 @@ export const faults = {
   'chunk end': 'RFC 9112, 7.1: a chunk with more bytes than its size',
   trailer: 'RFC 9110, 6.5.1: a framing or routing field in the trailers',
   upgrade: 'RFC 9110, 15.2.2: a switch to a protocol that was not requested',
-  'early answer': 'RFC 9110, 15.2: an interim answer that ends its connection, or is of HTTP/1.0',
+  'early answer': 'RFC 9110, 15.2: an interim response that closes the connection or uses HTTP/1.0',
   'cut short': 'RFC 9112, 8: the connection ended within a message',
 } as const;
 

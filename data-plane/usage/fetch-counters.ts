@@ -72,7 +72,7 @@ async function* linesWithin(body: AsyncIterable<Buffer>): AsyncIterable<string> 
   }
 }
 
-const tooMuch = (): Error => new Error('more counters than a control plane sends');
+const tooMuch = (): Error => new Error('the response contains more counters than a control plane may send');
 
 function positionIn(line: string): number | undefined {
   const { position } = JSON.parse(line) as { position?: unknown };

@@ -53,7 +53,7 @@ export const logEvents = {
   ],
   'fold.stopped': ['fatal', 'the fold has stopped; see docs/recover.md'],
   'gateway.started': ['info', 'gateway started'],
-  'gateways.forgotten': ['info', 'gateway forgotten by an operator'],
+  'gateways.forgotten': ['info', 'an operator told the control plane to forget the gateway'],
   'gateways.publish_failed': ['warn', 'the list of silent gateways could not be published; retrying'],
   'gateways.quarantined': [
     'error',

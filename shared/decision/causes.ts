@@ -61,7 +61,7 @@ const rateLimited = 'InferenceRateLimitedError';
 const notServing = 'TargetNotServingError';
 const notThere = 'NotFoundError';
 
-const unread = 'the call was not read';
+const unread = 'the request could not be read';
 const stale = 'the state was too old to verify a key';
 const unlisted = 'this host does not list the model';
 const tooMuchMemory = 'its organisation used all the memory that one organisation may use';
@@ -77,7 +77,7 @@ const rows = {
   'large headers': found('http', 'PayloadTooLargeError', 'the headers are too large'),
   'no visitor': found('http', 'Unauthorized', 'the request has no visitor cookie'),
   'no key': found('http', 'Unauthorized', 'the key is not accepted'),
-  'new visitors': found('http', rateLimited, 'the network has had too many new visitors in this hour'),
+  'new visitors': found('http', rateLimited, 'too many new visitors came from the network in the past hour'),
   solutions: found('http', rateLimited, unread),
   'playground is busy': found('http', rateLimited, unread),
   'no such call': found('http', notThere, 'the playground has no such call', 'its type'),

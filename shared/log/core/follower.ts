@@ -182,7 +182,7 @@ export class Follower {
       backoff.reset();
       await rest?.(batch.records.length);
     }
-    throw new LogUnavailable('the log ended its tail');
+    throw new LogUnavailable('the log closed the stream of new records');
   }
 
   async #fold(records: readonly LogRecord[], nextOffset: number): Promise<void> {
