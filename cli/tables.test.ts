@@ -270,5 +270,7 @@ test('status shows sync, nodes and refusals with next steps, and digests only if
   expect(refused.out).toMatch(/1 × 401 Unauthorized\n +next {2}headgate explain --request req_/);
   const [, request = ''] = /--request (req_\S+)/.exec(refused.out) ?? [];
   expect((await run(`explain --request ${request}`)).out).toContain('401 Unauthorized');
-  expect((await run('status --at 2')).out).toMatch(/^log +log-\S+, position 2, requested from control-plane-1\n$/);
+  expect((await run('status --at 2')).out).toMatch(
+    /^log +log-\S+, position 2, requested from control-plane-1\n$/,
+  );
 });

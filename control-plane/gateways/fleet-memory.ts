@@ -73,7 +73,10 @@ export class FleetMemory {
     await this.#append([], forgotten);
     for (const each of forgotten) board.rows.forget(each);
     this.#persist();
-    logger.info({ gateway: name, processes: forgotten.length }, 'an operator told the control plane to forget the gateway');
+    logger.info(
+      { gateway: name, processes: forgotten.length },
+      'an operator told the control plane to forget the gateway',
+    );
     return forgotten.length;
   }
 

@@ -53,7 +53,9 @@ const said: Describe = ({ cause }) =>
 /** Explains a refusal before the rules saw the request. Playground calls may have causes that belong to other steps. */
 export const unread: Describe = (step, of) => {
   if (step.cause !== undefined && causes[step.cause].step === 'http') return said(step, of);
-  return plain(step.facts['type'] === 'Unauthorized' ? 'the key is not accepted' : 'the request could not be read');
+  return plain(
+    step.facts['type'] === 'Unauthorized' ? 'the key is not accepted' : 'the request could not be read',
+  );
 };
 
 export const host: Describe = ({ facts: { kind, stack } }) =>

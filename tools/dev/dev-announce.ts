@@ -103,7 +103,10 @@ function humanText(facts: DevFacts, { stacks, gateways }: ReadyDocument): string
   for (const { id, organisation: owner, url } of stacks)
     lines.push(`  ${'stack'.padEnd(12)}${url}   (${id} of ${owner})`);
   if (first && /\/\/(?:0\.0\.0\.0|\[::\])[:/]/.test(first.api))
-    lines.push('', 'From another machine, replace the host in these addresses with the name or address of this machine.');
+    lines.push(
+      '',
+      'From another machine, replace the host in these addresses with the name or address of this machine.',
+    );
   if (first && organisation && key !== undefined)
     lines.push(...tryText(first.api, organisation.id, key, facts, stacks));
   lines.push('', 'Sign in to the console, within a minute', `  ${facts.signIn}`);
