@@ -1,4 +1,7 @@
-/** Follows names from what a person types into the log, and from there to terminals, pages and files. */
+/**
+ * Tests how names are checked and escaped on the way from a person's input into the log, and on to terminals, pages and
+ * files.
+ */
 import { expect, test } from 'vitest';
 import { toCsv } from '../console/lib/csv.ts';
 import { bodySchemas } from './admin/commands.ts';

@@ -49,9 +49,9 @@ export const limitsShape = {
 
 /** Limits on each visitor, on each network, and on all visitors together. A limit that is left out does not apply. */
 export const visitorsShape = {
-  /** Number of completed answers that a visitor may get per month. */
+  /** Number of completed responses that a visitor may get per month. */
   freeTurns: limitSchema,
-  /** Number of times that one network may use a visitor's free turns per day. Defaults to 8. */
+  /** Daily limit of one network, as a multiple of a visitor's free turns. Defaults to 8. */
   networkFactor: z.int().min(1).max(1_000_000).optional(),
   ...limitsShape,
   models: modelSelectionSchema,
@@ -72,7 +72,7 @@ export const nodeShape = {
   credential: credentialNameSchema.optional(),
   /** Maps a catalog id to the engine's name for the model, if the two differ. */
   models: z.record(modelIdSchema, z.string().min(1).max(200)).optional(),
-  /** If true, an agent reports the node's health. Otherwise the node's owner probes it. */
+  /** If true, an agent reports the node's health. Otherwise the control plane that owns the node probes it. */
   agent: z.boolean().optional(),
 };
 

@@ -24,10 +24,10 @@ const refusalSchema = z.object({
   /** Id of the newest request that was refused in this way, for use with `headgate explain --request`. */
   lastRequest: z.string(),
 });
-/** Fields that state how complete the data about the last hour are. */
+/** Fields that say whether the data about the last hour are complete. */
 const knownShape = {
   since: moment,
-  /** Gateways whose data are missing, because they are silent or their version does not report requests. */
+  /** Gateways without data, either because they are silent or because their version does not report requests. */
   unanswered: z.array(z.string()),
   /** Set if a gateway had more models or keys than it reports separately. */
   partial: z.literal(true).optional(),
@@ -51,7 +51,7 @@ const rate = z.number().min(0);
 const quantilesSchema = z.object({ p50: rate, p95: rate });
 const trafficSchema = z.object({
   stepSeconds: z.int(),
-  /** End of the last step. Some gateways have not yet reported what happened later. */
+  /** End of the last time step. Later traffic is omitted, because some gateways have not reported it yet. */
   until: moment,
   /** Time steps, oldest first. Steps without traffic are omitted. */
   steps: z.array(
@@ -63,7 +63,7 @@ const trafficSchema = z.object({
       refusedPerSecond: z.record(z.string(), rate),
       /** Prompt and completion tokens of completed requests, per second. */
       tokensPerSecond: rate,
-      /** Time from the arrival of the request line to the first byte of a streamed answer. */
+      /** Time from the arrival of the request line to the first byte of a streamed response. */
       firstTokenMs: quantilesSchema.optional(),
       /** Time that the gateway added to a request before a node received it. */
       ownTimeMs: quantilesSchema.optional(),
@@ -71,7 +71,7 @@ const trafficSchema = z.object({
       inFlight: rate.optional(),
     }),
   ),
-  /** Current load of each node, averaged over half a minute. Only answers about the whole fleet contain it. */
+  /** Current load of each node, averaged over half a minute. Only responses about the whole fleet contain it. */
   nodes: z.array(z.object({ node: id, requestsPerSecond: rate, tokensPerSecond: rate })).optional(),
   ...knownShape,
 });
@@ -91,9 +91,9 @@ const usageTotalsSchema = z.object({
   organisation: id,
   /** First day of the billing period. */
   period: z.string(),
-  /** Tokens of all completed requests, including those that own nodes and stacks served. Adjustments are not included. */
+  /** Tokens of all completed requests, whether the pool, a stack or an own node served them. Excludes manual adjustments. */
   totalTokens: count,
-  /** Tokens that count against the allowance: those served by the pool, plus adjustments. It is null for a past period. */
+  /** Tokens that count against the allowance: those served by the pool, plus manual adjustments. Null for a past period. */
   countedTokens: count.nullable(),
   /** Sum of the manual adjustments. A negative number means that allowance was given back. */
   adjustedTokens: z.int(),
@@ -107,7 +107,7 @@ const usageTotalsSchema = z.object({
       requests: count,
     }),
   ),
-  /** Tokens that the tier allows per period. It is null if unlimited, and 0 without a tier. */
+  /** Tokens that the tier allows per period. Null means unlimited. Without a tier, the allowance is 0. */
   allowance: count.nullable(),
   /** First days of the current period and of all periods with usage, newest first. */
   periods: z.array(z.string()),
@@ -122,7 +122,7 @@ const visitorSumSchema = z.object({
   completionTokens: count,
   totalTokens: count,
 });
-/** Usage of all visitors together. The answer does not identify any visitor. */
+/** Combined usage of all visitors. The response does not identify any visitor. */
 const visitorUsageSchema = z.object({
   visitors: z.object({ day: visitorSumSchema, month: visitorSumSchema }),
   position,
@@ -130,7 +130,7 @@ const visitorUsageSchema = z.object({
 const exportQuerySchema = z
   .object({
     organisation: idSchema.optional(),
-    /** Range of completion days. `from` is inclusive and `to` is exclusive. */
+    /** Range of days on which the requests completed. `from` is inclusive and `to` is exclusive. */
     from: daySchema.optional(),
     to: daySchema.optional(),
   })
@@ -149,7 +149,7 @@ export const activityRows = {
     query: pageQuerySchema.omit({ at: true, min: true }),
     answer: z.object({
       items: z.array(keyUseSchema),
-      /** Cursor of the next page. It equals the cursor that `GET /keys` returns. */
+      /** Cursor for the next page, identical to the cursor that `GET /keys` returns. */
       next: z.string().optional(),
       position,
     }),

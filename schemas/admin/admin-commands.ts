@@ -190,9 +190,11 @@ export const commandRows = {
       bodyKind: 'fleet',
       answer: z.object({
         changes: z.array(fleetChangeSchema),
-        /** Number of changes that are still to be made, if any. To continue, repeat the call with the same body. */
+        /** Number of changes still to be made, if any. To continue, repeat the call with the same body. */
         remaining: z.int().min(1).optional(),
-        /** Number of commits that the command would need, in the answer to a dry run. Absent if one commit is enough. */
+        /**
+         * Number of commits that the command would need. Set only in the response to a dry run, if one commit is not enough.
+         */
         commits: z.int().min(2).optional(),
         ...commandOutcomeShape,
       }),

@@ -34,7 +34,7 @@ import {
 import { bodySchemas, pathSchemas } from './commands.ts';
 import { effectRequestSchema, effectSchema } from './effect.ts';
 
-/** Longest wait in seconds. A silent gateway that fences counts as confirmed about 60 s after its last freshness proof. */
+/** Longest wait in seconds. It exceeds the 60 s or so after which a silent gateway that fences counts as confirmed. */
 const waitSecondsMax = 75;
 const gatewayParams = z.object({ name: z.string().min(1).max(200) });
 
@@ -66,14 +66,17 @@ export const fleetRows = {
       query: commandQuerySchema,
       answer: z.object({
         name: z.string(),
-        /** `forgotten` counts processes with this name, and `reporting` those that reported within ten seconds. */
+        /**
+         * `forgotten` is the number of processes with this name, and `reporting` how many of them reported in the last ten
+         * seconds.
+         */
         ...{ forgotten: z.int().min(0), reporting: z.int().min(0).optional() },
         dryRun: z.literal(true).optional(),
         position,
       }),
     },
   ),
-  // Members may call this, because anyone who may revoke a key may watch it take effect. The answer never names tenants.
+  // Members may call this, because anyone who may revoke a key may watch it take effect. The response never names tenants.
   'confirmations.get': operation(readingRoles, 'Wait until gateways have applied a position', {
     opens: 'wait',
     params: z.object({ position: numberInQuery.int().min(1) }),
@@ -121,7 +124,7 @@ export const fleetRows = {
   'decision.explain': operation(readingRoles, 'Explain a decision, recorded or hypothetical', {
     opens: 'question',
     past: true,
-    /** Moment whose state is used. It may be given in the URL, as in every read of the past. */
+    /** Moment whose state the decision uses. Like every read of the past, this operation accepts it in the URL. */
     query: z.object({ at: momentInQuery.optional() }),
     body: explainRequestSchema,
     answer: explanationSchema,

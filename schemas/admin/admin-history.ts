@@ -54,7 +54,7 @@ export const eventQuerySchema = z.object({
   since: momentInQuery.optional(),
   type: z.string().max(100).optional(),
   limit: numberInQuery.int().min(1).optional(),
-  /** Excludes events after this moment, as `to` does for positions. */
+  /** Excludes events after this moment, just as `to` excludes events after a position. */
   at: momentInQuery.optional(),
   /** `desc` lists the newest event first. */
   order: z.enum(['asc', 'desc']).default('asc'),
@@ -77,11 +77,14 @@ export const historyRows = {
       position,
       /** Position at which the next page begins. Absent on the last page. */
       nextFrom: position.optional(),
-      /** Value of `to` for the next page when reading from the newest event. Absent on the last page. */
+      /** Value of `to` for the next page when listing the newest event first. Absent on the last page. */
       nextTo: position.optional(),
-      /** First position in a truncated history, on the last page only. Earlier events are available only in the log. */
+      /**
+       * First position that a truncated history contains, on the last page only. Earlier events are available only in the
+       * log.
+       */
       historyFrom: position.optional(),
-      /** Advice on how to get the events before `historyFrom`. */
+      /** Advice on how to read the events before `historyFrom`. */
       historyNext: z.string().optional(),
     }),
   }),
@@ -115,7 +118,7 @@ export const historyRows = {
     params: commitParams,
     answer: z.object({
       of: position,
-      /** Fields of the command if it is the only one. They are absent if `commands` contains several. */
+      /** Fields of the only command in `commands`. Absent if `commands` contains several. */
       ...z.object(undoCommandShape).partial().shape,
       /** Commands in the order in which they must run. One command may undo several events. */
       commands: z.array(z.object(undoCommandShape)),
@@ -128,7 +131,7 @@ export const historyRows = {
     query: commandQuerySchema,
     answer: z.object({
       of: position,
-      /** Commands that were run to undo the commit. Empty in the answer to a repeated request. */
+      /** Commands that were run to undo the commit. Empty in the response to a repeated request. */
       commands: z.array(z.object(undoCommandShape)),
       ...commandOutcomeShape,
     }),
@@ -158,7 +161,7 @@ export const historyRows = {
           next: z.string().optional(),
           /** Documentation page that explains the finding. */
           page: z.string().optional(),
-          /** Number of findings that this entry represents, if it is more than one. */
+          /** Number of findings that this entry represents, if more than one. */
           findings: count.optional(),
           /** Some of the other findings that this entry represents. */
           examples: z

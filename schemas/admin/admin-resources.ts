@@ -146,7 +146,7 @@ export const gatewayStatusSchema = z.object({
   seenSeconds: z.number(),
   foldVersion: z.int(),
   incarnation: z.string(),
-  /** Id of the log that the gateway follows, if this replica follows another log. */
+  /** Id of the log that the gateway follows. Set only if this replica follows a different log. */
   log: z.string().nullable().optional(),
   conflict: z.string().optional(),
   ...memberSchemas(shownMembers),
@@ -181,7 +181,7 @@ export const replicaStatusSchema = z.object({
   signer: z.string().optional(),
   halted: z.string().optional(),
 });
-/** Current use of one subject's limits over all gateways. null means unknown to this replica or, for a limit, unlimited. */
+/** Current fleet-wide use of one subject's limits. A null use is unknown to this replica, and a null limit is unlimited. */
 export const limitUseSchema = z.object({
   /** Organisation that the limits apply to, or null for all visitors together. */
   organisation: id.nullable(),
@@ -203,7 +203,7 @@ export const limitUseSchema = z.object({
       ageSeconds: z.number(),
     }),
   ),
-  /** Limits on the gateways that the open change has reached, if they differ from the other gateways' limits. */
+  /** Limits on gateways that the open change has reached, if they differ from the limits on the other gateways. */
   inWave: z
     .object({
       ...releaseShape,
@@ -235,16 +235,16 @@ export const adminErrorSchema = z.object({
   }),
 });
 
-/** Fields that every answer to a command contains in addition to the resource. */
+/** Fields that every response to a command contains in addition to the resource. */
 export const commandOutcomeShape = {
   position,
   /** Set if there was nothing to change. */
   unchanged: z.literal(true).optional(),
   /** Warnings about allowed but unusual settings, and about facts that were unknown at the time of the command. */
   warnings: z.array(z.string()).optional(),
-  /** Set for a dry run. Nothing was written, and the resource is shown as it would have become. */
+  /** Set for a dry run. Nothing was written, and the resource is what the command would have produced. */
   dryRun: z.literal(true).optional(),
-  /** Set if a command with this Idempotency-Key was carried out before. Values that are shown only once are then omitted. */
+  /** Set if a command with this Idempotency-Key had already been run. Values that are shown only once are then omitted. */
   repeated: z.literal(true).optional(),
   next: z.string().optional(),
 };
@@ -257,17 +257,19 @@ export function pageSchema<Item extends z.ZodType>(items: Item) {
   return listSchema(items).extend({
     /** Cursor to pass as `after` for the next page. Absent on the last page. */
     next: z.string().optional(),
-    /** Number of rows on all pages. Absent if a search did not read a long list to its end. */
+    /** Number of rows on all pages. Absent if a search stopped before the end of a long list. */
     total: count.optional(),
   });
 }
 
-/** Returns the schema of a resource in the answer to a command. */
+/** Returns the response schema of a command that returns this resource. */
 export function written<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape>) {
   return resource.extend(commandOutcomeShape);
 }
 
-/** Returns the schema of a resource with a secret that is shown only once. Dry runs and repeated commands omit the secret. */
+/**
+ * Returns the response schema of a command whose secret is shown only once. Dry runs and repeated commands omit the secret.
+ */
 export function withSecret<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape>) {
   return resource.extend({ value: z.string().optional(), ...commandOutcomeShape });
 }

@@ -1,6 +1,6 @@
 /**
  * Method and path of each admin API operation. Paths are relative to the API's prefix. The table is separate from the other
- * declarations, because clients need nothing else. schemas/admin/admin.ts must have an entry for each name.
+ * declarations, because clients need only these two facts. `schemas/admin/admin.ts` must have an entry for each name.
  */
 export const adminRoutes = {
   'document.get': 'GET /openapi.json',

@@ -13,7 +13,7 @@ import { pageRows } from './page-rows.ts';
 export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[];
 /** Size class of a request body, which determines the maximum number of bytes. */
 export type BodyKind = 'tiny' | 'small' | 'list' | 'fleet';
-/** Category under which a call is counted and bounded while it is open. */
+/** Category of an open call. The calls of each category are counted and bounded separately. */
 export type OpenCall = 'read' | 'question' | 'export' | 'stream' | 'tail' | 'follow' | 'wait';
 
 /** Bulk form of an operation. Its body contains `items`, a list of bodies of the single form. */
@@ -29,11 +29,11 @@ export interface OperationRow {
   readonly params?: z.ZodObject;
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;
-  /** Bulk form, if the operation has one. It carries out either all items or none. */
+  /** Bulk form, if the operation has one. Either all items are carried out or none. */
   readonly many?: Many;
   /** Size class of the body. Defaults to `small` if the operation has a body, otherwise to `tiny`. */
   readonly bodyKind?: BodyKind;
-  /** Schema of the answer. For a stream, schema of one line, or undefined if the stream does not consist of lines. */
+  /** Schema of the response or, for a stream, of one line. Undefined if the stream does not consist of lines. */
   readonly answer: z.ZodType | undefined;
   readonly mediaType?: string;
   /** Set if `at` may name a past moment. Every other operation refuses `at`. */
@@ -47,7 +47,7 @@ export type OperationRows = Readonly<Record<string, OperationRow>>;
 export const keyRoles: readonly Role[] = ['owner', 'admin', 'approver', 'member'];
 /** Roles that may manage the stacks and members of their organisation. */
 export const managingRoles: readonly Role[] = ['owner', 'admin'];
-/** Roles that may read the data of their organisation, which are all roles. */
+/** Roles that may read the data of their organisation. All roles may. */
 export const readingRoles: readonly Role[] = roleSchema.options;
 
 export const numberInQuery = z.coerce.number<number>();
@@ -86,7 +86,7 @@ export const readQuerySchema = z.object({
 });
 /** Query for a definition that an open change may modify. */
 const waveReadQuerySchema = readQuerySchema.extend({
-  /** Adds the definition that applies on the gateways that the open change has reached. */
+  /** Also returns the definition as it applies on gateways that the open change has reached. */
   wave: flag,
 });
 /** Query for a list that is read in pages. */
@@ -94,7 +94,7 @@ export const pageQuerySchema = readQuerySchema.extend({
   /** Text that each returned row must contain. */
   text: z.string().max(200).optional(),
   state: z.string().min(1).max(20).optional(),
-  /** Field of the answer to sort by. `-field` sorts in descending order. */
+  /** Field of the rows to sort by. `-field` sorts in descending order. */
   sort: z.string().min(1).max(40).optional(),
   after: cursorInQuery.optional(),
 });
@@ -120,7 +120,9 @@ export function read<const Row extends Parts>(access: Access, summary: string, r
   return { access, summary, query: readQuerySchema, past: true as const, ...row };
 }
 
-/** Declares an operation that reads a definition. Its answer may also contain the definition as an open change alters it. */
+/**
+ * Declares an operation that reads a definition. The response may also contain the definition as an open change alters it.
+ */
 export function definition<const Row extends Parts & { readonly answer: z.ZodObject }>(
   access: Access,
   summary: string,

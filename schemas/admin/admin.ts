@@ -1,7 +1,7 @@
 /**
- * Table of all admin API operations with their inputs, answers and permitted callers. Routes (schemas/admin/admin-routes.ts),
- * role checks, the OpenAPI document, clients and isolation tests are built from this table, so an operation without an entry
- * does not exist. The room `schemas/admin` defines the admin API.
+ * Table of all admin API operations with their inputs, responses and permitted callers. Routes
+ * (`schemas/admin/admin-routes.ts`), role checks, the OpenAPI document, clients and isolation tests are built from this
+ * table, so an operation without an entry does not exist. The room `schemas/admin` defines the admin API.
  */
 import type { z } from 'zod';
 import { activityRows } from './admin-activity.ts';
@@ -56,7 +56,7 @@ type SchemaInput<Schema> = Schema extends z.ZodType ? z.input<Schema> : unknown;
 export type OperationParams<Name extends OperationName> = Read<OperationPart<Name, 'params'>>;
 export type OperationQuery<Name extends OperationName> = Read<OperationPart<Name, 'query'>>;
 export type OperationBody<Name extends OperationName> = Read<OperationPart<Name, 'body'>>;
-/** Answer of an operation, or one line of its stream. If a repeated command's resource is gone, only its ids remain. */
+/** Response of an operation, or one line of its stream. If a repeated command's resource is gone, only its ids remain. */
 export type OperationAnswer<Name extends OperationName> = Read<OperationPart<Name, 'answer'>>;
 
 /** Input of an operation, without the options that a client itself adds to every command (`why`, `force`). */
@@ -75,7 +75,7 @@ export interface BulkBody<Name extends ManyName> {
   readonly items: readonly OperationBody<Name>[];
 }
 
-/** Maps each method and path to the type of its answer. */
+/** Maps each method and path to the type of the response. */
 type ByRoute = { readonly [Name in OperationName as (typeof adminRoutes)[Name]]: OperationAnswer<Name> };
 export type AdminRoute = keyof ByRoute & `${AdminMethod} ${string}`;
 export type AdminResponse<Route extends AdminRoute> = ByRoute[Route];

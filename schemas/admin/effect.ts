@@ -1,4 +1,4 @@
-/** Request and answer of the preview that shows the effect of a command before it is written. */
+/** Request and response of the preview that shows a command's effect before the command is written. */
 import { z } from 'zod';
 import { fleetSchema } from '../events/fleet.ts';
 import { idSchema } from '../names.ts';
@@ -32,7 +32,9 @@ const recordedGroupSchema = z.object({
   operation: z.string().optional(),
   from: answerSchema,
   to: answerSchema,
-  /** Number of requests in the group. If only a sample was decided, this includes the requests that it represents. */
+  /**
+   * Number of requests in the group. If only a sample was decided again, this counts all requests that the sample represents.
+   */
   requests: count,
   /** Ids of some of the requests, for `headgate explain --request`. Empty if only traffic reports contain the requests. */
   examples: z.array(requestIdSchema),
@@ -57,9 +59,9 @@ export const effectSchema = z.object({
   /** Position of the commit after which the effect was computed. */
   position: count,
   /**
-   * Effect on the requests of the last hour that the present state serves. Each is decided again after the command's events.
-   * The requests come from the gateways' records or, if a gateway does not answer, from its traffic reports. Absent if the
-   * gateways were not asked.
+   * Effect on the last hour's requests that the present state would serve. Each request is decided again with the command's
+   * events applied. The requests come from the gateways' records or, if a gateway does not respond, from its traffic reports.
+   * Absent if the gateways were not asked.
    */
   recorded: z
     .object({
@@ -67,16 +69,19 @@ export const effectSchema = z.object({
       since: z.string(),
       /** Number of requests that were decided again. If fewer than `asked`, each represents several similar requests. */
       decided: count,
-      /** Total number of requests, as far as gateways answered. */
+      /** Total number of requests on the gateways that responded. */
       asked: count,
       differ: count,
       /** Number of requests that are served now but would be refused after the command. */
       refused: count,
       /** Organisations that would no longer be served at all. */
       lost: z.array(idSchema),
-      /** Gateways that did not answer or do not store decisions. Their traffic reports are used instead. */
+      /** Gateways that did not respond or do not store decisions. Their traffic reports are used instead. */
       gatewaysSilent: z.array(z.string()),
-      /** Silent gateways without a readable report, so nothing is known about their requests. Absent if there are none. */
+      /**
+       * Silent gateways without a readable traffic report, so nothing is known about their requests. Absent if there are
+       * none.
+       */
       gatewaysUnseen: z.array(z.string()).optional(),
       groups: z.array(recordedGroupSchema),
       /** Set if there are more groups than `groups` contains. */

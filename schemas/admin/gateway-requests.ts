@@ -1,7 +1,7 @@
 /**
- * Queries that a control plane sends to a gateway about its requests, and the lines of the gateway's answers. The control
- * plane adds what only the state contains, such as names. A gateway returns a row even if it cannot evaluate one of the
- * filters.
+ * Queries that a control plane sends to a gateway about its requests, and the lines of the gateway's responses. The control
+ * plane adds values that only the state contains, such as names. A gateway returns a row even if it cannot evaluate one of
+ * the filters.
  */
 import { z } from 'zod';
 import { decisionRecordSchema, requestIdSchema } from '../records/decisions.ts';
@@ -25,7 +25,7 @@ export const gatewayQuerySchema = z.object({
   before: number.min(0).default(Number.MAX_SAFE_INTEGER),
   limit: number.int().min(1).max(requestsPerPageMax).default(requestsPerPageMax),
   sampled: number.int().min(1).max(sampledMax).default(sampledMax),
-  /** Maximum number of rows per second in a followed list. Further rows are only counted. */
+  /** Maximum number of rows per second in a live tail. Further rows are only counted. */
   rowsPerSecond: number.int().min(1).optional(),
 });
 export type GatewayQuery = z.output<typeof gatewayQuerySchema>;
@@ -39,11 +39,11 @@ export const gatewayRowSchema = requestRowSchema
   .omit({ gateway: true, keyName: true })
   .extend({
     at: z.iso.datetime(),
-    /** Status of the answer, or 0 if no header was sent, because control planes of version 0.2.0 require a number. */
+    /** HTTP status of the response, or 0 if no header was sent, because control planes of version 0.2.0 require a number. */
     status: z.int(),
     /** Time at which the request ended, by the gateway's clock. It is used to merge the rows of several gateways. */
     endedMs: z.number(),
-    /** Number of the row in the gateway's records. Absent in a followed list. */
+    /** Number of the row in the gateway's records. Absent in a live tail. */
     n: count.optional(),
   })
   .refine((row) => !hasLongText(row), 'a text of a row is too long');
@@ -54,7 +54,7 @@ export const gatewayPageEndSchema = z.object({
   before: count.optional(),
 });
 
-/** Line that a gateway sends at least every two seconds between the rows of a followed list. */
+/** Line that a gateway sends at least every two seconds between the rows of a live tail. */
 export const gatewayPulseSchema = z.object({ missed: count });
 
 /** Sampled decision, with the number of requests of its organisation, host and model that it represents. */

@@ -30,7 +30,7 @@ export const requestRowSchema = z.object({
   /** Requested model. Absent for listings and for unknown models, because unknown names are not stored anywhere. */
   model: z.string().optional(),
   verdict: outcomeSchema,
-  /** HTTP status of the answer. Absent if no header was sent. */
+  /** HTTP status of the response. Absent if no header was sent. */
   status: z.int().optional(),
   /** Type of the refusal, if the request was refused. */
   type: z.string().optional(),
@@ -41,7 +41,7 @@ export const requestRowSchema = z.object({
   node: z.string().optional(),
   promptTokens: count.optional(),
   completionTokens: count.optional(),
-  /** Time from the arrival of the request line to the first byte of a node's answer. */
+  /** Time from the arrival of the request line to the first byte of a node's response. */
   firstTokenMs: ms.optional(),
   durationMs: ms,
   /** Position of the state that the decision used. */
@@ -52,9 +52,9 @@ export type RequestRow = z.infer<typeof requestRowSchema>;
 /** Page of requests, newest first by the time at which they ended. */
 export const requestListSchema = z.object({
   items: z.array(requestRowSchema),
-  /** Opaque cursor of the next page, which contains older requests. Absent on the last page. */
+  /** Opaque cursor for the next page, which contains older requests. Absent on the last page. */
   next: z.string().optional(),
-  /** Gateways whose requests are missing, because they did not answer or do not store decisions. */
+  /** Gateways whose requests are missing, because the gateways did not respond or do not store decisions. */
   silent: z.array(z.string()),
 });
 export type RequestList = z.infer<typeof requestListSchema>;
@@ -65,7 +65,7 @@ export type RequestList = z.infer<typeof requestListSchema>;
  * reopened stream starts again, so identify rows by `request`. An `ended` event means that the session has ended.
  */
 export const requestsMessageSchema = requestListSchema.extend({
-  /** Number of ended requests that the stream left out, because there were more than it may send. The list contains them. */
+  /** Number of ended requests that exceeded the stream's row limit and were left out. The list of requests contains them. */
   missed: count.optional(),
 });
 export type RequestsMessage = z.infer<typeof requestsMessageSchema>;
@@ -106,6 +106,6 @@ export const requestTailQuerySchema = z.object({
   ...requestFilterShape,
   /** Number of rows in the first message. */
   limit: numberInQuery.int().min(0).max(requestsPerPageMax).default(requestsPerPage),
-  /** Maximum number of rows per second. If more requests end, the stream is a sample, and `missed` counts the rest. */
+  /** Maximum number of rows per second. If more requests end, the stream is only a sample, and `missed` counts the rest. */
   'rows-per-second': numberInQuery.int().min(1).max(10_000).optional(),
 });

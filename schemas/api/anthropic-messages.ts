@@ -81,7 +81,7 @@ const assistantBlockSchema = z.discriminatedUnion('type', [
   toolUseBlockSchema,
 ]);
 
-/** Message of the conversation. An assistant's message may be empty, because clients send back answers that were empty. */
+/** Message of the conversation. An assistant's message may be empty, because clients send back empty responses. */
 export const turnSchema = z.discriminatedUnion('role', [
   z.strictObject({
     role: z.literal('user'),

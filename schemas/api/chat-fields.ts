@@ -1,6 +1,6 @@
 /**
- * Chat completion settings that are sent to a node. Each row contains the setting's schema and, for common values, a quick
- * check that replaces the schema. data-plane/surfaces/common/chat-fields.ts states which engines support each setting.
+ * Chat completion settings that are sent to a node. Each row contains the setting's schema and an optional quick check, which
+ * spares common values the schema. `data-plane/surfaces/common/chat-fields.ts` states which engines support each setting.
  */
 import { z } from 'zod';
 import { carried, freeObject, list } from './openai-fields.ts';

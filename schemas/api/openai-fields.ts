@@ -40,7 +40,7 @@ export function refused() {
   return carried(z.never({ error: 'is not supported' }));
 }
 
-/** JSON that the caller defines, such as a JSON Schema. It is passed on unchanged. */
+/** JSON that the caller defines, such as a JSON Schema. The gateway passes it on unchanged. */
 export const freeObject = z.custom<Readonly<Record<string, unknown>>>(
   (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
   'must be an object',
@@ -55,7 +55,7 @@ export function isBase64(text: string, from = 0): boolean {
   );
 }
 
-/** Number of list entries that are validated between two checks for faults. */
+/** Number of list entries to validate before checking whether a fault was found. */
 const stride = 64;
 
 /** Returns a list schema that stops soon after its first fault. Zod's own array schema may collect millions of faults. */

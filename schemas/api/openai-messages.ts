@@ -41,7 +41,7 @@ const userContent = z.union([
   list(z.discriminatedUnion('type', [textPartSchema, imagePartSchema]), partsMax),
 ]);
 
-/** Arguments of a tool call. Engines send an empty text, null or nothing for no arguments, and clients send that back. */
+/** Arguments of a tool call. If there are none, engines send an empty text, null or nothing, and clients send that back. */
 export const argumentsSchema = z.preprocess(
   (value) => value ?? '',
   z.string().transform((text) => (text.trim() === '' ? '{}' : text)),
@@ -69,7 +69,7 @@ const toolSchema = z.strictObject({
   name,
 });
 
-/** Assistant's message. Clients send back whole answers, so their other fields are accepted if they are null. */
+/** Assistant's message. Clients send back whole responses, so their other fields are accepted if they are null. */
 const assistantSchema = z
   .strictObject({
     role: z.literal('assistant'),

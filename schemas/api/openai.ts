@@ -1,7 +1,7 @@
 /**
  * Strict request schemas of POST /v1/chat/completions and POST /v1/embeddings. Each field that is defined here is passed to
  * the node, accepted without effect (docs/api.md lists these), or refused. All others are refused (specification, Endpoints).
- * Parsing returns only the fields for the node. Whether the node's dialect supports them is decided later.
+ * Parsing returns only the fields for the node. Whether the node's dialect supports these fields is decided later.
  */
 import { z } from 'zod';
 import { chatFieldsShape } from './chat-fields.ts';

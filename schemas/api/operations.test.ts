@@ -1,4 +1,4 @@
-/** Tests that each path and method in the table of operations leads back to its own kind of operation. */
+/** Tests that looking up the method and path of each operation in the table returns that operation's kind. */
 import { expect, test } from 'vitest';
 import { buildFacts } from '../../control-plane/explain/question.ts';
 import { resolveOperation } from '../../shared/decision/admission.ts';

@@ -1,7 +1,7 @@
 /**
- * Table of the inference API's operations, which admission, journal, explanations, spans and the playground use. Kinds are
- * names in metrics and answers, so they must not change. The room `schemas/api` defines clients' requests and the answers to
- * them.
+ * Table of the inference API's operations, which admission, journal, explanations, spans and the playground use. Metrics and
+ * responses contain the kinds by name, so the names must not change. The room `schemas/api` defines clients' requests and the
+ * responses to them.
  */
 import type { Surface } from '../names.ts';
 
@@ -27,7 +27,7 @@ const rerank = {
   ...generation,
   countsAs: 'rerank',
   surface: 'openai',
-  // Half the limit of other operations, because engines send the documents back and the size of an answer is bounded too.
+  // Half the limit of other operations, because engines echo the documents in a response whose size is bounded too.
   bodyBytesMax: 16 * 1024 * 1024,
 } as const;
 const listing = { method: 'GET', countsAs: 'listing', bodyBytesMax: 0, surface: 'any' } as const;
@@ -65,7 +65,10 @@ export const explainedKinds = operationKinds.filter(
   (kind): kind is ExplainedKind => 'explained' in operations[kind],
 );
 
-/** Returns the API surface of any path, even if nothing exists there. Use it for formats, never to decide who gets access. */
+/**
+ * Returns the API surface of any path, whether or not an operation has that path. Use it for formats, never for access
+ * control.
+ */
 export function pathSurface(path: string): Surface {
   return path.startsWith(operations.messages.path) ? 'anthropic' : 'openai';
 }

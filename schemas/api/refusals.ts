@@ -1,10 +1,10 @@
 /**
- * The only list of refusals that a gateway can answer with. It states the type, status, coarse code and retry policy of each
- * (specification, Errors). The only member of the answer's body is `error`, which contains code, type, message, status and
+ * The only list of refusals that a gateway can send. It states the type, status, coarse code and retry policy of each
+ * (specification, Errors). The body of a refusal has one member, `error`, which contains code, type, message, status and
  * path.
  */
 
-/** Whether and how a client may retry. For `retry-after`, the answer states the number of seconds to wait. */
+/** Whether and how a client may retry. For `retry-after`, the response states the number of seconds to wait. */
 export type Retry = 'never' | 'backoff' | 'retry-after';
 
 interface RefusalKind {

@@ -32,7 +32,7 @@ const instructionContent = contentSchema(z.discriminatedUnion('type', [inputText
 const userContent = contentSchema(z.discriminatedUnion('type', [inputTextSchema, inputImageSchema]));
 const assistantContent = contentSchema(z.discriminatedUnion('type', [outputTextSchema, refusalSchema]));
 
-/** Fields that answers contain in each item, so that clients send them back. */
+/** Fields that responses contain in each item. They are accepted, because clients send them back. */
 const echoed = {
   id: noOp(z.string()),
   status: noOp(z.enum(['in_progress', 'completed', 'incomplete'])),
@@ -43,7 +43,7 @@ const message = {
   phase: noOp(z.enum(['commentary', 'final_answer'])),
 };
 
-/** Message of the conversation. An assistant's message may be empty, because clients send back answers that were empty. */
+/** Message of the conversation. An assistant's message may be empty, because clients send back empty responses. */
 const messageSchema = z.discriminatedUnion('role', [
   z.strictObject({ ...message, role: z.literal('system'), content: required(instructionContent) }),
   z.strictObject({ ...message, role: z.literal('developer'), content: required(instructionContent) }),
@@ -82,7 +82,7 @@ const reasoningSchema = z.strictObject({
 const referenceAdvice =
   'names a stored item, but nothing is stored; send the earlier items in input (Vercel AI SDK: `providerOptions: { openai: { store: false } }`)';
 
-/** Reference to an earlier item. It must be a reasoning item, because dropping one loses nothing but thoughts. */
+/** Reference to an earlier item. Only reasoning items may be referenced, because dropping one loses nothing but reasoning. */
 const referenceSchema = z.strictObject({
   type: z.literal('item_reference'),
   id: z.string().refine((id) => id.startsWith('rs_'), referenceAdvice),

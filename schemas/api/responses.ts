@@ -1,7 +1,7 @@
 /**
  * Strict request schema of the stateless POST /v1/responses. It refuses fields that are not defined here. Fields that need
- * stored answers or server-side tools are refused with advice. All others are passed on, returned, or accepted without effect
- * (docs/api.md).
+ * stored responses or server-side tools are refused with advice. All others are passed on, returned, or accepted without
+ * effect (docs/api.md).
  */
 import { z } from 'zod';
 import { chatFieldsShape } from './chat-fields.ts';
@@ -65,7 +65,7 @@ export const responsesRequestSchema = z.strictObject({
   include: carried(
     list(z.enum(['reasoning.encrypted_content', 'message.output_text.logprobs', ...idleIncludes]), 32),
   ),
-  /** If `store` is false, answers return reasoning in a form that the client can keep. */
+  /** If `store` is false, responses contain reasoning in a form that the client can keep. */
   store: carried(z.literal(false, 'must be false: nothing is stored')),
   metadata: carried(metadataSchema),
   /** The gateway uses this hint to choose a node but does not send it to the node. */

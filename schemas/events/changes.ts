@@ -2,7 +2,10 @@
 import { z } from 'zod';
 import { storedNameSchema } from '../names.ts';
 
-/** Gateways of a wave, by name or as a share of the fleet. Shares are chosen by a hash of the change's id and the name. */
+/**
+ * Gateways of a wave, by name or as a share of the fleet. A hash of the change's id and the gateway's name decides who is in
+ * a share.
+ */
 export const waveSchema = z.union([
   z.object({ gateways: z.array(storedNameSchema).min(1).max(1000) }),
   z.object({ share: z.number().gt(0).max(1) }),
@@ -13,17 +16,19 @@ export const wavesMax = 20;
 
 /** Thresholds at which a change is withdrawn automatically. */
 const watchShape = {
-  /** Percentage points by which a wave's refusal rate may exceed both the rate outside and the wave's earlier rate. */
+  /**
+   * Percentage points by which a wave's refusal rate may exceed both the rate outside the wave and the wave's earlier rate.
+   */
   refusals: z.number().min(0).max(100),
   /** Number of internal errors inside a wave at which the change is withdrawn. */
   errors: z.int().min(1),
-  /** Minimum number of requests inside a wave. With fewer, refusals are not judged and the next wave does not begin. */
+  /** Minimum number of requests inside a wave. Below it, the refusal rate is not judged and the next wave does not begin. */
   least: z.int().min(0),
 };
 export const changeWatchSchema = z.object(watchShape);
 export type ChangeWatch = z.infer<typeof changeWatchSchema>;
 
-/** Event of a staged change, as the change's row contains it. The event's own schema has already validated it. */
+/** Event of a staged change, as stored in the change's row. The event's own schema has already validated it. */
 export const stagedEventSchema = z.object({
   type: z.string().min(1).max(64),
   v: z.int().min(1),
@@ -31,7 +36,7 @@ export const stagedEventSchema = z.object({
   data: z.unknown(),
 });
 
-/** Fields that identify a change that has reached a gateway, with the number of waves reached and in total. */
+/** Change that has reached a gateway, with the number of waves that have begun and the total number of waves. */
 export const releaseShape = { change: z.string(), wave: z.int(), waves: z.int() };
 
 /** Release settings as people write them, in a fleet file or as command options. */
@@ -51,7 +56,7 @@ const side = z.object({
   refusals: z.int(),
   /** Number of responses with the type InternalError. */
   errors: z.int(),
-  /** Number of requests for which no node could answer or whose answer was interrupted. */
+  /** Number of requests that no node could answer or whose response was interrupted. */
   nodeFailures: z.int(),
   /** 95th percentile of the time that gateways took before a node received the request, in ms. Absent without requests. */
   ownP95Ms: z.number().optional(),

@@ -29,7 +29,7 @@ export const commitSchema = z.object({
   seq: z.int().min(1),
   /** SHA-256 of the raw bytes of the previous accepted record, in hex. */
   prev: z.string().regex(/^[0-9a-f]{64}$/),
-  /** Id of the command, by which a repetition of the command is recognised. */
+  /** Id of the command, used to recognise a repetition of the command. */
   id: z.string(),
   /** SHA-256 of the command's canonical text, in hex. */
   command: z.string().optional(),

@@ -8,7 +8,7 @@ import type { EventFields } from './event-fields.ts';
 
 /** Data of an event before validation. */
 export type EventFieldTexts = Readonly<Record<string, unknown>>;
-/** Parts of the sentence that describes an event. People search for the subject. The other parts may be empty. */
+/** Parts of the sentence that describes an event. The subject is what people search for. The other parts may be empty. */
 export type EventWords = readonly [verb: string, subject: string, rest?: string];
 
 type Shape = z.core.$ZodLooseShape;
@@ -27,7 +27,7 @@ interface EventParts<Data extends Shape> {
   readonly version?: number;
   /** Whether a reader that does not know the event must halt. Defaults to true. */
   readonly critical?: boolean;
-  /** First fold version that understands this version of the event. Older processes halt at it or skip it. */
+  /** First fold version that understands this version of the event. Older processes halt at the event or skip it. */
   readonly foldVersion?: number;
   /** Functions that convert old data. `upcasters[n]` converts data of version n to version n + 1 and must be pure. */
   readonly upcasters?: Readonly<Record<number, Upcaster>>;

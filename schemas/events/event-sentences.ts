@@ -6,7 +6,7 @@ import { eventDefinitions, isEventType } from './event-definitions.ts';
 const kinds = ['organisation', 'tier', 'model', 'key', 'stack', 'node'] as const;
 export type EventSubjectKind = (typeof kinds)[number];
 
-/** Returns the kind of thing that the event's `id` names, which is the first word of the type; undefined for tokens. */
+/** Returns the kind of thing that the event's `id` identifies (the first word of the type), or undefined for tokens. */
 export function idKind(type: string): EventSubjectKind | undefined {
   return kinds.find((kind) => type.startsWith(`${kind}.`) && !type.startsWith('node.token_'));
 }

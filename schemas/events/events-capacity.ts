@@ -73,7 +73,7 @@ export const capacityEvents = {
       credential: credential.optional(),
       /** Maps a catalog id to the engine's name for the model, if the two differ. */
       models: z.record(modelId, served).optional(),
-      /** If true, an agent reports the node's health. If false, the node's owner probes it. */
+      /** If true, an agent reports the node's health. If false, the control plane that owns the node probes it. */
       agent: z.boolean(),
     }),
     sentence: (of) => ['registered the node', fieldText(of, 'id'), describePlace(of)],
@@ -127,7 +127,7 @@ export const capacityEvents = {
       models: z.array(served).max(1000),
       /** Context windows in tokens, by the engine's model name. Models for which the engine reports none are left out. */
       windows: z.record(served, z.int().min(1)).optional(),
-      /** Models that are known to take images, as a subset of `models`. Empty if left out. */
+      /** Models that are known to accept images, as a subset of `models`. Empty if left out. */
       imageModels: z.array(served).max(1000).optional(),
       /** Models that can only rerank, as a subset of `models`. Empty if left out. */
       rerankModels: z.array(served).max(1000).optional(),

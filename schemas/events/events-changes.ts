@@ -1,5 +1,5 @@
 /**
- * Definitions of the events of changes that are released in waves. Readers that do not know these events still agree on the
+ * Definitions of events about changes that are released in waves. Readers that do not know these events still agree on the
  * rest of the state.
  */
 import { event, fieldText } from './event-definition.ts';

@@ -27,8 +27,8 @@ export const logEvents = {
     sample: () => ({ log: 'another-log' }),
   }),
   /**
-   * Replaces the signers from the next record on. The event is alone in its commit, which a previous signer has signed, or a
-   * new signer if the log had none. The accept rule in shared/log/core/chain.ts enforces this.
+   * Replaces the signers from the next record on. The event is alone in its commit. A previous signer signs the commit or, if
+   * the log had none, a new signer does. The accept rule in `shared/log/core/chain.ts` enforces this.
    */
   'log.signers_set': event({
     foldVersion: 2,
@@ -65,8 +65,8 @@ export const notedEvents = {
       /** SHA-256 of the id of the session or link, or the name of the person. */
       subject: z.string().min(1).max(64),
       /**
-       * Person, or organisation that issued the link. Its bound on ended sessions counts the event. Absent for an operator's
-       * link.
+       * Person whose session ended, or organisation that issued the link. The event counts towards that holder's bound on
+       * ended sessions. Absent for an operator's link.
        */
       holder: z.string().min(1).max(64).optional(),
       /** Moment at which the session or link would have expired anyway. */

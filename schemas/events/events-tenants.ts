@@ -40,11 +40,11 @@ export const tenantEvents = {
   'anonymous.set': event({
     data: ({ z, limit, limits, modelSelection }) => ({
       freeTurns: limit,
-      /** Number of times that one network may use a visitor's free turns per day. */
+      /** Daily limit of one network, as a multiple of a visitor's free turns. */
       networkFactor: z.int().min(1).max(1_000_000).optional(),
       ...limits,
       models: modelSelection,
-      /** Limits of all visitors together. */
+      /** Limits on all visitors together. */
       total: z
         .object({
           requestsPerMinute: limit.optional(),
@@ -88,9 +88,9 @@ export const tenantEvents = {
       id: modelId,
       family: name,
       added: moment,
-      /** Number of places in the concurrency limit that one request for the model takes. */
+      /** Number of concurrency slots that one request for the model takes. */
       weight: z.int().min(1).max(1000),
-      /** Whether prompts that begin alike are sent to one node. Defaults to `prefix`. */
+      /** Whether prompts with a common prefix are sent to one node. Defaults to `prefix`. */
       affinity: affinity.optional(),
     }),
     sentence: (of) => ['put', fieldText(of, 'id'), 'into the catalog'],
@@ -182,7 +182,9 @@ export const tenantEvents = {
     sentence: (of) => ['revoked the key', fieldText(of, 'id')],
     sample: (draw) => ({ id: `key-${draw.upTo(30)}` }),
   }),
-  /** Removes a key that ended long ago from the state. Not critical, because readers refuse ended and unknown keys alike. */
+  /**
+   * Removes a key that was revoked or expired long ago. Not critical, because readers refuse ended and unknown keys alike.
+   */
   'key.forgotten': event({
     critical: false,
     foldVersion: 8,

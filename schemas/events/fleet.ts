@@ -37,7 +37,7 @@ const nodesSchema = z.array(fleetNodeSchema).max(10_000).optional();
 const fleetModelSchema = z.strictObject({
   id: modelIdSchema,
   family: storedNameSchema,
-  /** Number of places in the concurrency limit that a request takes. Defaults to the current value; for a new model, to 1. */
+  /** Number of concurrency slots that one request takes. Defaults to the current value; for a new model, to 1. */
   weight: weightSchema.optional(),
   /** If left out, an existing model keeps its affinity, and a new model gets `prefix`. */
   affinity: affinitySchema.optional(),
@@ -82,7 +82,7 @@ export const fleetKinds = [
   ...(['member', 'stack', 'install', 'node'] as const),
 ] as const;
 
-/** The fleet document, as the fleet file and the admin API contain it. */
+/** Fleet document, as contained in the fleet file and in admin API requests and responses. */
 export const fleetSchema = z
   .strictObject({
     version: z.literal(1),
@@ -107,7 +107,7 @@ export const fleetSchema = z
     { when: () => true },
   );
 
-/** Fleet document as a person may declare it. Unlike in answers, names must not contain invisible characters. */
+/** Fleet document as a person may declare it. Unlike in responses, names must not contain invisible characters. */
 export const declaredFleetSchema = fleetSchema.superRefine(({ models = [], organisations = [] }, context) => {
   const refuse = (path: (string | number)[], name: string) => {
     if (hasHidden(name)) context.addIssue({ code: 'custom', path, message: hiddenText });
@@ -175,7 +175,7 @@ function withPaths(items: readonly (string | undefined)[], path: Path): LocatedI
   return items.map((id, index) => ({ path: [...path, index], id }));
 }
 
-/** Returns all lists whose ids must be unique. Nodes of all places share one name space, and so do stacks. */
+/** Returns all lists whose ids must be unique. Node ids must be unique across all places, and so must stack ids. */
 function uniqueLists(fleet: Skeleton): [kind: string, ids: LocatedItem[]][] {
   const stacks: LocatedItem[] = [];
   const placed = withIdPaths(fleet.pool.nodes, ['pool', 'nodes']);

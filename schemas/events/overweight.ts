@@ -57,7 +57,7 @@ export function overweightNext({ tier, model, weight, concurrency }: Overweight)
 
 const warningsMax = 20;
 
-/** Returns one warning per tier and model. After twenty, it states only the number of remaining pairs. */
+/** Returns one warning per pair of tier and model. After twenty, it states only the number of remaining pairs. */
 export function overweightWarnings(pairs: readonly Overweight[]): string[] {
   const texts = pairs
     .slice(0, warningsMax)

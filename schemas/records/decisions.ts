@@ -14,9 +14,9 @@ const ms = z.number().min(0).optional();
 const limitUseSchema = z.object({
   /** Use that the deciding gateway has counted itself. */
   here: count,
-  /** Use at other gateways, as far as the deciding gateway had read it from their records. */
+  /** Use at other gateways, according to the records that the deciding gateway had read from them. */
   elsewhere: count.optional(),
-  /** Use and reservations of other gateways. */
+  /** Use and reservations at other gateways. */
   held: count.optional(),
   /** Amount that the deciding gateway could still have admitted. */
   room: count,
@@ -36,7 +36,7 @@ export const keyFaults = [
   'two different keys',
 ] as const;
 
-/** Phase of the request that produced the answer. Only the answers of `admission` follow from rules alone. */
+/** Phase of the request that produced the response. Only responses from the phase `admission` follow from rules alone. */
 const decisionStages = ['admission', 'http', 'body', 'shape', 'usage', 'answer'] as const;
 
 export const decisionRecordSchema = z.object({
@@ -62,11 +62,11 @@ export const decisionRecordSchema = z.object({
   visitor: z.string().max(100).optional(),
   /** Requested model. Absent if the requested name is not a known model, because the text may then be anything. */
   model: z.string().max(200).optional(),
-  /** Upper bound of the prompt's tokens, which was compared with the limits. `usage` contains the billed tokens. */
+  /** Upper bound on the number of prompt tokens, which was compared with the limits. `usage` contains the billed tokens. */
   promptTokensMax: count.optional(),
   /** Former name of `promptTokensMax`, which version 0.2.0 writes and requires. */
   promptTokens: count.optional(),
-  /** Lower bound of the prompt's tokens. Absent if it was not determined. */
+  /** Lower bound on the number of prompt tokens. Absent if it was not determined. */
   promptTokensLeast: count.optional(),
   /** Source of the token count: an upper bound computed from the prompt's bytes (`bound`), or a node's count (`node`). */
   counted: z.enum(['bound', 'node']),
@@ -75,7 +75,7 @@ export const decisionRecordSchema = z.object({
   counters: z.object({
     windowUsed: count,
     inFlight: count,
-    /** States of single limits. Each is absent if there was no limit or the gateway was of an earlier version. */
+    /** State of each limit. Absent if the limit did not exist, or if an earlier version recorded the decision. */
     ...limitUses,
     poolTokens: count,
     freeTurns: count,
@@ -87,7 +87,7 @@ export const decisionRecordSchema = z.object({
   outboxFull: z.boolean().optional(),
   stage: z.enum(decisionStages),
   served: z.boolean(),
-  /** HTTP status of the answer. Absent if no header was sent. */
+  /** HTTP status of the response. Absent if no header was sent. */
   status: z.int().optional(),
   type: z.string().max(64).optional(),
   message: z.string().max(500).optional(),
@@ -107,7 +107,7 @@ export const decisionRecordSchema = z.object({
 
 export type DecisionRecord = z.infer<typeof decisionRecordSchema>;
 
-/** Returns `promptTokensMax` of a record of any version. */
+/** Returns `promptTokensMax` from a record of any version. */
 export function readPromptTokensMax({
   promptTokensMax,
   promptTokens = 0,

@@ -1,4 +1,4 @@
-/** Requests to `explain` in the admin API, and its answers. */
+/** Requests to `explain` in the admin API, and the responses. */
 import { z } from 'zod';
 import { explainedKinds } from '../api/operations.ts';
 import { idSchema, modelIdSchema, stackIdSchema } from '../names.ts';
@@ -54,7 +54,7 @@ const answer = {
 const verdictSchema = z.object({
   outcome: outcomeSchema,
   ...answer,
-  /** HTTP status of the answer. Absent if no header was sent. */
+  /** HTTP status of the response. Absent if no header was sent. */
   status: answer.status.optional(),
   /** Text of the refusal. For a request that ended early, the text states who ended it, when and why. */
   message: z.string().optional(),
@@ -98,7 +98,9 @@ export const explanationSchema = z.object({
   decisive: z.string().optional(),
   /** Verdict before the event of the decisive step. */
   before: z.object({ position, ...answer }).optional(),
-  /** Single changes that would turn the refusal into an answer. Each was tried on a copy of the current state. */
+  /**
+   * Changes that would each be enough for the refused request to be served. Each was tried on a copy of the current state.
+   */
   would: z.array(z.string()),
   assumptions: z.array(z.string()),
   diff: z
@@ -116,7 +118,7 @@ export type Explanation = z.infer<typeof explanationSchema>;
 export type ExplainedStep = z.infer<typeof explainedStepSchema>;
 export type Because = z.infer<typeof becauseSchema>;
 export type ExplainedVerdict = z.infer<typeof verdictSchema>;
-/** Verdict that follows from rules. It always has a status. */
+/** Verdict that follows from rules alone. It always has a status. */
 export type RuledVerdict = ExplainedVerdict & { readonly status: number };
 
 export const explainMatrixSchema = z.object({

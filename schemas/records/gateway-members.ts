@@ -1,5 +1,5 @@
 /**
- * Members that a gateway reports about itself, one row each. The report's schema, the admin API's answers, the columns of
+ * Members that a gateway reports about itself, one row each. The report's schema, the admin API's responses, the columns of
  * `headgate gateway` and the console's pages are derived from these rows. The console imports this file, so values are
  * described as plain data, which `status.ts` turns into schemas.
  */
@@ -51,7 +51,7 @@ export const gatewayMembers = {
   }),
   /** Reason why the gateway has stopped following the log. */
   halted: text(500, { heading: 'HALTED', tone: () => 'bad' }),
-  /** Newest non-critical event that the gateway could not read, with the event's commit and type, and the reason. */
+  /** Newest non-critical event that the gateway could not read: its commit, its type and why it was skipped. */
   passedOver: text(300, { heading: 'PASSED-OVER', term: 'Skipped event', tone: () => 'warn' }),
   /** Open change that has reached the gateway. */
   change: text(64, { heading: 'CHANGE', term: 'Change' }),
@@ -61,9 +61,9 @@ export const gatewayMembers = {
   certificateEnds: text(40, null),
   /** Nodes that, within the last hour, reported more tokens than a request can use. */
   overstating: texts(50, 64, null),
-  /** Nodes that have not answered any of the gateway's requests for some time. */
+  /** Nodes that have not responded to any of the gateway's requests for some time. */
   unanswering: texts(50, 64, null),
-  /** Answers of the last hour whose format was unusual, ambiguous or unknown, with node and model. */
+  /** Node responses in the last hour with an unusual, ambiguous or unknown format, each with its node and model. */
   oddForms: texts(50, 500, null),
   /** Whether the process ran out of file descriptors when connecting to a node within the last ten seconds. */
   outOfFiles: yes(null),
@@ -85,7 +85,9 @@ export type MemberValue<Name extends GatewayMember> = Rows[Name] extends {
       Rows[Name]['kind'],
       'choice'
     >];
-/** Values of all members. Each is required, so that no report forgets one. Undefined, false and empty ones are left out. */
+/**
+ * Values of all members. All are required, so that no report can forget one. Reports omit undefined, false and empty values.
+ */
 export type GatewayMembers = {
   readonly [Name in GatewayMember]: MemberValue<Name> | false | undefined;
 };

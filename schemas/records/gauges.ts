@@ -1,8 +1,8 @@
 /**
- * Format of records on the topic `headgate.gauges`. A record is about the fleet-wide limits on requests per minute and weight
- * in flight. It states how much of each limit one gateway process holds and claims. Readers treat a record as hostile input
- * and accept either all of it or nothing. It must be cheap to read, so it is binary: a version byte, the head's length and
- * the number of entries (16 bits each), the head as JSON, then the entries.
+ * Format of records on the topic `headgate.gauges`. A record states how much of each fleet-wide limit on requests per minute
+ * and weight in flight one gateway process holds and claims. Readers treat a record as hostile input and accept either all of
+ * it or nothing. Records must be cheap to read, so the format is binary: a version byte, the head's length and the number of
+ * entries (16 bits each), the head as JSON, then the entries.
  */
 
 export const gaugeEntriesMax = 500;
@@ -42,7 +42,7 @@ export interface GaugeEntry {
   readonly yields?: boolean;
 }
 
-/** Another process and the offset of the last record that the writer has read from it. */
+/** Id of another process, and the offset of the last record from that process that the writer has read. */
 export type LastSeen = readonly [process: string, offset: number];
 
 interface GaugeHead {
@@ -57,7 +57,7 @@ interface GaugeHead {
   readonly leap?: number;
   /** Start of the first minute in which the process counts as a member of the fleet, in ms since 1970. */
   readonly from?: number;
-  /** Offset of the last record that the process has read. Set if it takes all room because no other process is live. */
+  /** Offset of the last record that the process has read. Set if it takes all room because it sees no other live process. */
   readonly alone?: number;
   /** Processes that have been silent for so long that their requests in flight no longer count. */
   readonly ended: readonly LastSeen[];

@@ -35,7 +35,7 @@ export interface CounterRecord {
   /** Time of publication by the process's clock, in ms since 1970. Use it only to compute ages. */
   readonly at: number;
   readonly entries: readonly CounterEntry[];
-  /** Gaps in the usage rows, from `next` on, as control planes report them. The gateway with the rows sends them again. */
+  /** Gaps in the usage rows, reported by control planes. The gateway that has the rows resends them from `next` on. */
   readonly gaps?: readonly UsageGapEntry[];
 }
 

@@ -59,7 +59,7 @@ export const agentMessageSchema = z.discriminatedUnion('type', [
       .record(servedNameSchema, z.int().min(1))
       .refine((windows) => Object.keys(windows).length <= modelsPerNodeMax)
       .optional(),
-    /** Subset of `models` that can take images. Left out if empty, because 0.1 control planes refuse the field. */
+    /** Subset of `models` that can accept images. Left out if empty, because 0.1 control planes refuse the field. */
     imageModels: z.array(servedNameSchema).max(modelsPerNodeMax).optional(),
     /** Subset of `models` that can only rerank. Left out if empty, because older control planes refuse the field. */
     rerankModels: z.array(servedNameSchema).max(modelsPerNodeMax).optional(),

@@ -6,7 +6,7 @@
  */
 import { limitRecordBytesMax } from './limits.ts';
 
-/** Placement of a prompt: the tenant whose table share it takes, the 53-bit key of its longest prefix, and the node. */
+/** Placement of a prompt: the tenant whose share of the table it uses, the 53-bit key of its longest prefix, and the node. */
 export type PromptPlacement = readonly [sharer: string, key: number, node: string];
 
 export interface PlacementReport {

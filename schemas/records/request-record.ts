@@ -90,7 +90,7 @@ const fields = {
     line: 'org_id',
     span: 'headgate.organisation',
   },
-  /** Id of the key. It is also set if the key is known but its request was refused. */
+  /** Id of the key. If the key is known, its id is set even for a refused request. */
   key: { ...text, usage: 'key', decision: 'key', line: 'key_id' },
   header: { ...hidden, decision: 'header' },
   /** Reason why no key was found. */
@@ -146,7 +146,7 @@ const fields = {
   shaped: { ...time, decision: 'ms.shaped' },
   decided: { ...time, decision: 'ms.decided' },
   sent: { ...time, decision: 'ms.sent' },
-  /** Time of the first byte of the answer. */
+  /** Time of the first byte of the response. */
   begun: { ...time, usage: 'ttftMs', decision: 'ms.begun' },
   end: { ...time, usage: 'durationMs', decision: 'ms.end', otherwise: 0, line: 'duration_ms' },
   windowUsed: { ...counter, decision: 'counters.windowUsed', otherwise: 0 },
@@ -175,12 +175,12 @@ type Fields = typeof fields;
 type Kind = 'usage' | 'decision' | 'line' | 'span' | 'nodeSpan';
 /** Names of the fields in one kind of record. */
 type NamesIn<Of extends Kind> = Extract<Fields[keyof Fields], { readonly [Each in Of]: string }>[Of];
-/** Fields in the schemas of decisions and usage rows that no row here contains. There must be none. */
+/** Fields in the schemas of decisions and usage rows that this table lacks. There must be none. */
 type Forgotten = Exclude<DecisionPath, NamesIn<'decision'>> | Exclude<UsageName, NamesIn<'usage'>>;
 
 export const requestFields: [Forgotten] extends [never] ? Fields : Forgotten = fields;
 
-/** Names of the facts that are known when any request ends, which are all facts except those of usage rows only. */
+/** Names of the facts that are known when any request ends: all facts except those that only usage rows contain. */
 export type RecordedName = {
   [Name in keyof Fields]: Exclude<Kind, 'usage'> & keyof Fields[Name] extends never ? never : Name;
 }[keyof Fields];

@@ -48,7 +48,7 @@ export const statusSchema = z.object({
   incarnation: incarnationSchema,
   /** Number of the report within its incarnation, starting at 1. Readers use it to ignore a replayed older report. */
   n: z.int().min(1),
-  /** Locked data folder, and how often it was opened. A higher number proves that the earlier process has ended. */
+  /** Id of the locked data folder, and how often it was opened. A higher number proves that the earlier process has ended. */
   folder: z.object({ id: z.string().min(1).max(64), start: z.int().min(1) }).optional(),
   /** Wall clock of the reporting process, only for people to read. The clocks of two processes are never compared. */
   at: z.string().max(40),
@@ -69,16 +69,16 @@ export const statusSchema = z.object({
   nodesOmitted: z.int().min(1).optional(),
   /** Traffic since an earlier report. It is untyped, so that a fault in it does not make the whole report unreadable. */
   traffic: z.unknown().optional(),
-  /** Whether the rows contradict their digest. If they do, the process does not accept keys from them. */
+  /** Whether the rows contradict their digest. If they do, the process does not accept any key that they contain. */
   diverged: z.boolean().optional(),
   /** Whether the process has ended cleanly. If it has, nothing waits for its confirmation. */
   stopped: z.boolean().optional(),
 });
 
-/** Status report that may have a name that only earlier versions accept, so that revocations still wait for that gateway. */
+/** Status report whose name may be one that only earlier versions accept. Revocations must still wait for such a gateway. */
 export const rememberedStatusSchema = statusSchema.extend({ name: z.string().min(1).max(200) });
 
-/** Silent gateways, republished so that the topic never loses them, and forgotten ones up to their last report's `n`. */
+/** Silent gateways, republished so that the topic never loses them, and forgotten gateways with their last report's `n`. */
 const fleetMemorySchema = z.object({
   v: z.literal(1),
   name: nameSchema,

@@ -35,7 +35,7 @@ const refusedSchema = z.object({
 const trafficSumsSchema = z.object({
   /** Number of all requests, including refused ones and listings. */
   requests: count,
-  /** Number of answers that the client, the node or a deadline ended early. */
+  /** Number of responses that the client, the node or a deadline ended early. */
   endedEarly: count.optional(),
   /** Number of billed prompt tokens of completed requests. */
   promptTokens: count.optional(),
@@ -43,7 +43,7 @@ const trafficSumsSchema = z.object({
   refused: z.record(z.string().max(64), refusedSchema).optional(),
   /** Time that the gateway added to a request before a node received it. */
   ownTime: histogram.optional(),
-  /** Time from the arrival of the request line to the first byte of a streamed answer. */
+  /** Time from the arrival of the request line to the first byte of a streamed response. */
   firstToken: histogram.optional(),
 });
 
@@ -69,7 +69,7 @@ const trafficNodeSchema = trafficSumsSchema.omit({ refused: true }).extend({ nod
 
 const trafficReportSchema = z.object({
   v: z.literal(1),
-  /** Start of the interval in ms since the process started. A report includes every earlier report that starts no earlier. */
+  /** Start of the interval in ms since the process started. It replaces earlier reports that start at or after this time. */
   fromMs: count,
   toMs: count,
   /** Number of requests in flight at the end of the interval. */

@@ -1,8 +1,8 @@
 /**
- * Usage row that a completed request leaves on the usage log. The gateway process that served the request numbers its rows
- * without gaps. One log record is a JSON array of consecutive rows of one incarnation. Writers are strict and readers are
- * tolerant: `incarnation` and `n` mean the same in every version, so a reader can skip the row of a later version and keep
- * the order.
+ * Usage rows, one per completed request, which gateways write to the usage log. The gateway process that served the request
+ * numbers its rows without gaps. One log record is a JSON array of consecutive rows of one incarnation. Writers are strict
+ * and readers are tolerant: `incarnation` and `n` mean the same in every version, so a reader can skip the row of a later
+ * version and keep the order.
  */
 import { z } from 'zod';
 import { daySeconds } from '../durations.ts';
@@ -42,7 +42,7 @@ const shape = {
   /** Id of the data folder whose gateway counted the request. */
   replica: z.uuid().optional(),
   key: idSchema.optional(),
-  /** Times in ms from accepting the request to the first byte and to the end of the answer. */
+  /** Times in ms from accepting the request to the first byte and to the end of the response. */
   ttftMs: millisecondsSchema.optional(),
   durationMs: millisecondsSchema.optional(),
   /** Keyed hash of the visitor's network. Only visitors' rows contain it. */

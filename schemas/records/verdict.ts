@@ -12,7 +12,7 @@ export type RequestOutcome = z.infer<typeof outcomeSchema>;
 export const enderSchema = z.enum(['client', 'node', 'deadline', 'gateway']);
 export type Ender = z.infer<typeof enderSchema>;
 
-/** Progress of a request when it ended: not decided, decided without a byte of its answer, or within its answer. */
+/** How far a request had got when it ended: undecided, decided but not yet responding, or partway through the response. */
 export const phaseSchema = z.enum(['undecided', 'unanswered', 'answering']);
 
 /** Recorded facts from which the verdict on a request follows. */
@@ -22,13 +22,13 @@ export interface VerdictFacts {
   /** Outcome of the request: `completed`, or `ended by …` with the party that ended it. */
   readonly outcome?: string | undefined;
   readonly status?: number | undefined;
-  /** Times at which limits and routing were decided, and at which the answer began. */
+  /** Times at which limits and routing were decided, and at which the response began. */
   readonly ms: { readonly decided?: number | undefined; readonly begun?: number | undefined };
 }
 
 export interface RecordedVerdict {
   readonly outcome: RequestOutcome;
-  /** HTTP status of the answer. Absent if no header was sent. */
+  /** HTTP status of the response. Absent if no header was sent. */
   readonly status?: number | undefined;
   readonly endedBy?: Ender | undefined;
   readonly phase?: z.infer<typeof phaseSchema> | undefined;
