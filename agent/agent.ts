@@ -11,7 +11,7 @@ export interface NodeAgentOptions {
   readonly node: string;
   readonly token: string;
   readonly engine: Engine;
-  /** Whether to load the models that are installed at the node's place, if the engine can load models. */
+  /** Whether the engine is made to load the models installed at the node's place. Ignored if it cannot load models. */
   readonly loadsModels: boolean;
   readonly logger: Logger;
 }
@@ -53,7 +53,7 @@ export class NodeAgent {
     await this.link.leave();
     if (this.engine.view.inFlight === undefined) return;
     const until = performance.now() + timeoutSeconds * 1000;
-    // Requests that were sent before the node left may not be counted by the engine yet.
+    // The engine may not have counted the requests yet that were sent just before the node left.
     await sleep(Math.min(2000, timeoutSeconds * 1000));
     while (performance.now() < until && (this.engine.view.inFlight ?? 0) > 0) await sleep(drainPollMs);
   }

@@ -1,4 +1,4 @@
-/** Sends HTTP requests to the untrusted engine. Redirects are not followed, and waits and response sizes are limited. */
+/** Sends HTTP requests to the untrusted engine. Does not follow redirects, and limits waiting times and response sizes. */
 import { type Dispatcher, request } from 'undici';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
 import { member } from '../shared/runtime/member.ts';
@@ -13,7 +13,7 @@ export interface EngineRequest {
   readonly method?: 'GET' | 'POST' | 'DELETE';
   readonly path: string;
   readonly body?: object;
-  /** Time limit in ms for the response headers, and for each pause within the body. */
+  /** Time limit in ms for the response headers, and for each gap between two parts of the body. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
 }
@@ -31,7 +31,7 @@ export class EngineError extends Error {
   }
 }
 
-/** Returns the response body. Throws `EngineError` for any status other than 200, or errors of `undici`. */
+/** Returns the response body. Throws `EngineError` for any status other than 200, and the errors from `undici`. */
 export async function requestEngine(target: EngineTarget, engineRequest: EngineRequest): Promise<string> {
   const bytes = new ChunkBuffer({ bytesMax: responseBytesMax });
   for await (const part of streamEngine(target, engineRequest)) {
@@ -40,7 +40,7 @@ export async function requestEngine(target: EngineTarget, engineRequest: EngineR
   return bytes.whole().toString('utf8');
 }
 
-/** Yields the parts of a response body as they arrive. Throws like `requestEngine`. */
+/** Yields the parts of a response body as they arrive. Throws the same errors as `requestEngine`. */
 export async function* streamEngine(
   target: EngineTarget,
   engineRequest: EngineRequest,

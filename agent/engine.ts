@@ -18,7 +18,7 @@ import { type ModelLoader, modelLoader } from './model-loader.ts';
 export interface EngineView {
   readonly up: boolean;
   readonly reason?: string;
-  /** Kind of the engine, or undefined until one has answered. */
+  /** Kind of the engine, or undefined until an engine has answered. */
   readonly dialect?: Dialect;
   readonly models: readonly string[];
   readonly windows: Readonly<Record<string, number>>;
@@ -54,7 +54,7 @@ interface PollResult {
 }
 
 const nothing = { models: [], windows: {}, imageModels: [], rerankModels: [] } as const;
-/** Time in ms before an engine that did not report its requests in flight is asked for them again. */
+/** Time in ms before an engine is asked for its requests in flight again, after it did not report them. */
 const inFlightRetryMs = 30_000;
 
 export class EngineWatch implements Engine {
@@ -68,9 +68,9 @@ export class EngineWatch implements Engine {
   #timer: NodeJS.Timeout | undefined;
   #pendingPolls = 0;
   #detecting = false;
-  /** Number of polls so far. Silence is measured in polls, so that a stall of this process counts as only one. */
+  /** Number of polls so far. Silence is measured in polls, so that a stall of this process counts as one missed poll. */
   #polls = 0;
-  /** Number of the latest poll that was answered. */
+  /** Number of the latest poll that the engine answered. */
   #answeredPoll = -1;
   #inFlightNotBeforeMs = 0;
   #loader: ModelLoader | undefined;

@@ -37,7 +37,7 @@ export async function readInFlight(dialect: Dialect, target: EngineTarget): Prom
   }
 }
 
-/** Adds up all series with one of these names, in the text format of Prometheus. */
+/** Adds up the values of all series with one of these names in a response in the Prometheus text format. */
 function sum(text: string, names: readonly string[]): number | undefined {
   let total: number | undefined;
   for (const line of text.split('\n')) {

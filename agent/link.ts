@@ -36,9 +36,9 @@ export interface LinkOptions {
   readonly clock?: Clock;
 }
 
-/** Description of a session's end, which decides where to reconnect. */
+/** Result of a session that has ended. It determines which replica the link connects to next. */
 interface SessionEnd {
-  /** Whether the session lasted for some time, which shows that the replica accepts this agent. */
+  /** Whether the session lasted long enough to show that the replica accepts this agent. */
   readonly lasted: boolean;
   /** Whether the replica was abandoned because it did not answer pings. */
   readonly silent: boolean;
@@ -49,12 +49,12 @@ interface SessionEnd {
 const handshakeMsMax = 3000;
 const pauseMsMin = 200;
 const pauseMsMax = 3000;
-/** Longest pause in ms after a refusal that only an operator can resolve, or while another agent uses the same token. */
+/** Longest pause in ms before reconnecting if an operator must fix the cause, or if another agent uses the same token. */
 const refusedPauseMsMax = 30_000;
 const lastedMsMin = 3000;
 const releasedMsMax = 5000;
 const closeMsMax = 1000;
-/** Upper limit in ms of a random pause, because all agents of a failed replica reconnect at the same time. */
+/** Maximum random pause in ms before reconnecting. It spreads out the agents of a failed replica. */
 const spreadMs = 500;
 const unauthorisedStatus = 401;
 
@@ -95,7 +95,7 @@ export class ControlPlaneLink {
     this.#send(this.#options.heartbeat());
   }
 
-  /** Announces that the agent is leaving. Waits until the log contains this, for at most five seconds. */
+  /** Announces that the agent is leaving, and waits up to five seconds until the log contains the announcement. */
   async leave(): Promise<void> {
     if (!this.connected) return;
     const released = new Promise<void>((resolve) => {
@@ -226,7 +226,7 @@ class Heartbeat {
   }
 
   #tick(): void {
-    // Counts pings instead of measuring time, so that a stall of this process counts as only one.
+    // Counts pings instead of measuring time, so that a stall of this process counts as one unanswered ping.
     if (this.#unanswered >= heartbeatsMissedMax) {
       this.#silent = true;
       this.#socket.terminate();

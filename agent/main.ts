@@ -35,7 +35,7 @@ export interface RunningAgent {
   close(): Promise<void>;
 }
 
-/** Starts the agent. Rejects if the listener cannot be opened. Waits for an engine or control plane that is unreachable. */
+/** Starts the agent. Rejects if the listener cannot be opened. Retries if the engine or control plane is unreachable. */
 export function startAgent(settings: AgentSettings): Promise<RunningAgent> {
   return openAll(settings.logger, (closers) => openAgent(settings, closers));
 }

@@ -1,6 +1,6 @@
 /**
  * Loads and unloads models. Ollama downloads and deletes them, llama.cpp's router loads models from its disk, and vLLM loads
- * adapters from a configured folder. Every wait is limited.
+ * adapters from a configured folder. Every operation has a time limit.
  */
 import { join } from 'node:path';
 import type { Dialect } from '../schemas/names.ts';
@@ -17,7 +17,7 @@ export interface LoaderOptions extends EngineTarget {
   readonly loraFolder?: string | undefined;
 }
 
-/** Time in ms that a load may take without progress. It is long, because the verification of a large file reports none. */
+/** Time in ms that a load may take without progress. It is long, because verifying a large file reports no progress. */
 const progressTimeoutMs = 10 * 60_000;
 const responseTimeoutMs = 30_000;
 const pollIntervalMs = 500;
@@ -84,7 +84,7 @@ async function* parseLines(parts: AsyncIterable<string>): AsyncGenerator<PullLin
     rest += part;
     if (rest.length > lineCharactersMax && !part.includes('\n'))
       throw new Error('the engine sent an endless line');
-    // Splits only when a line has ended, so that a line that arrives byte by byte is split only once.
+    // Splits only when a line is complete, because splitting after every part would be slow if a line arrives byte by byte.
     if (!part.includes('\n')) continue;
     const lines = rest.split('\n');
     rest = lines.pop() ?? '';
@@ -145,7 +145,7 @@ async function routerState(target: EngineTarget, model: string, signal: AbortSig
   return status?.failed === true ? 'failed' : status?.value;
 }
 
-/** Loads adapters from subfolders of the configured folder. The pattern for names prevents paths that leave the folder. */
+/** Loads adapters from subfolders of the configured folder. The name pattern excludes paths that lead out of the folder. */
 function adapterLoader(target: EngineTarget, folder: string): ModelLoader {
   return {
     load: async (model, _onPercent, signal) => {

@@ -1,4 +1,4 @@
-/** Finds out for the log why an upgrade was refused: from the message in the error body, otherwise from the status. */
+/** Finds out why an upgrade was refused, for the agent's log output. Uses the message in the body, or else the status. */
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';

@@ -77,7 +77,7 @@ export async function askDecision(
   return { ...(decision !== undefined && { decision }), unanswered: silent };
 }
 
-/** Asks all these gateways. Returns their answers and the names of gateways that did not answer. Never rejects. */
+/** Asks all given gateways. Returns their answers and the names of gateways that did not answer. Never rejects. */
 export async function askAll<Answer>(
   found: readonly Source[],
   answerOf: (source: Source) => Promise<Answer>,
@@ -92,7 +92,7 @@ export async function askAll<Answer>(
   };
 }
 
-/** Yields the decisions since `sinceMs`, gateway by gateway. Returns the names of those that did not answer completely. */
+/** Yields the decisions since `sinceMs`, gateway by gateway. Returns the names of gateways that did not answer completely. */
 export async function* decisionLines(
   sources: DecisionSources,
   sinceMs: number,
@@ -127,7 +127,7 @@ export function resolveRoute(
   return { dispatcher, signal: AbortSignal.any([client, AbortSignal.timeout(timeoutMs)]) };
 }
 
-/** Yields complete lines from one gateway. Throws if the gateway sends nothing for `idleMs` or breaks off its answer. */
+/** Yields complete lines from one gateway. Throws if the gateway sends nothing for `idleMs` or its response breaks off. */
 export async function* askUnlessIdle(
   source: Source,
   path: string,
@@ -147,7 +147,7 @@ export async function* askUnlessIdle(
   }
 }
 
-/** Asks one gateway and yields the text of its answer once that text is authenticated. */
+/** Asks one gateway, and yields the text of its response after authenticating it. */
 export async function* ask(source: Source, path: string, way: Way): AsyncGenerator<string, void> {
   const { token, incarnation, url } = source;
   if (token === undefined) throw new Error('it has not reported by itself since this replica started');

@@ -68,9 +68,9 @@ export async function* parseLines(answer: AsyncIterable<string>): AsyncGenerator
 class GatewayPages {
   readonly source: Source;
   readonly #rows: GatewayRow[] = [];
-  /** Number of the oldest row taken so far, or 0 once all rows have been taken. */
+  /** Row number of the oldest row added to the page so far, or 0 once there are no more rows. */
   #position: number;
-  /** Number of the row before which the next read starts, or 0 if the gateway has no more rows. */
+  /** Row number before which the next read starts, or 0 if the gateway has no more rows. */
   #before: number;
 
   constructor(source: Source, position: number) {
@@ -87,7 +87,7 @@ class GatewayPages {
     return this.#rows[0];
   }
 
-  /** Whether all fetched rows have been taken and the gateway may have more. */
+  /** Whether all fetched rows have been added to the page and the gateway may have more. */
   get isEmpty(): boolean {
     return this.#rows.length === 0 && this.#before > 0;
   }
@@ -121,7 +121,7 @@ export interface PageOf<Row> {
 
 export interface AskedPage extends AskedRequests {
   readonly limit: number;
-  /** `next` of the previous page. It does not contain gateways that were silent then. */
+  /** `next` of the previous page. It does not contain gateways that were silent when that page was read. */
   readonly from: ReadonlyMap<string, number> | undefined;
 }
 
@@ -155,9 +155,7 @@ class FleetPages {
     return [...next.values()].some((position) => position > 0) ? next : undefined;
   }
 
-  /**
-   * Fetches more rows from every gateway whose fetched rows have all been taken. Returns false if there is no such gateway.
-   */
+  /** Fetches more rows from every gateway whose fetched rows are used up. Returns false if there is no such gateway. */
   async fill(client: AbortSignal): Promise<boolean> {
     const empty = this.#pages.filter(({ isEmpty }) => isEmpty);
     if (empty.length === 0) return false;
@@ -181,7 +179,7 @@ class FleetPages {
   }
 }
 
-/** Returns the newest rows that `shown` accepts. A page may contain fewer rows than requested although more follow. */
+/** Returns the newest rows that `shown` accepts. A page may contain fewer rows than requested even if more rows follow. */
 export async function requestPage<Row>(
   sources: DecisionSources,
   asked: AskedPage,

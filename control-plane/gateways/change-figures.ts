@@ -21,7 +21,7 @@ export interface FleetData {
 export interface ChangeFigures {
   readonly inside: ChangeSide;
   readonly outside: ChangeSide;
-  /** Counts of the gateways inside the wave, for the hour before the wave began. */
+  /** Request counts of the gateways in the wave, for the hour before the wave began. */
   readonly before: Pick<ChangeSide, 'requests' | 'refusals'>;
 }
 
@@ -57,7 +57,7 @@ function sumSide(
   };
 }
 
-/** Keeps only internal errors. Other refusals of unknown callers say nothing, because anyone can cause any number of them. */
+/** Keeps only internal errors, because anyone can cause any number of the other refusals of unknown callers. */
 function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
 }

@@ -22,7 +22,7 @@ export type ChangeStep =
   | { readonly kind: 'advance' }
   | { readonly kind: 'withdraw'; readonly reason: string };
 
-/** Fault for which a gateway in the wave causes the change to be withdrawn. */
+/** Problem of a gateway in a wave because of which the change is withdrawn. */
 type GatewayFault = 'silent' | 'diverged' | 'halted';
 
 export interface WatchedChange {
@@ -66,7 +66,7 @@ export interface StagedWatchOptions extends FleetData {
 
 const everyMs = 1000;
 const staleMs = staleSeconds * 1000;
-/** Span in ms in which some process normally reports. If none has, the topic cannot be read or written. */
+/** Time in ms within which at least one process normally reports. A longer gap means that the status topic is unavailable. */
 const gapMs = 6000;
 
 /**
@@ -173,7 +173,7 @@ export class StagedWatch {
     let isWritten = false;
     const events = (): readonly KnownEvent[] => {
       const open = findOpenChange(snapshot.db);
-      // Write nothing if another replica was first, or if the rows that the change affects have been changed meanwhile.
+      // Write nothing if another replica has already written, or if the rows that the change affects have changed meanwhile.
       isWritten = open?.id === seen.id && open.wave === seen.wave && open.passed_over === seen.passed_over;
       if (!isWritten || open === undefined) return [];
       if (step.kind === 'advance') return advancing(open);

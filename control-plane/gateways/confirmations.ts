@@ -9,7 +9,7 @@ import type { StatusBoard } from './status-board.ts';
 
 /** Minimum time in ms for reading the status reports, even if the caller's timeout is shorter. */
 const readMsMin = 1000;
-/** Poll interval in ms, needed because a silent gateway becomes confirmed after a time, without an event. */
+/** Poll interval in ms. Polling is needed because a silent gateway counts as confirmed after some time, without an event. */
 const pollMs = 500;
 
 /** Time limit in ms for one read of the status reports. */
@@ -67,7 +67,7 @@ export class Confirming {
     return (await within(this.#sharedRead(), timeoutMs, client)) === true;
   }
 
-  /** Returns the next read, for all waiters. A running read may have looked up the topic's end before a waiter came. */
+  /** Returns the next read, shared by all waiters. A running read may have looked up the end before a waiter came. */
   #sharedRead(): Promise<boolean> {
     this.#next ??= this.#running.then(() => {
       this.#next = undefined;

@@ -1,7 +1,7 @@
 /**
- * Counters of all gateways, as a control plane keeps them. It republishes the counts of silent replicas every hour, because
- * the topic keeps records for only a day. Counts from a restored backup belong to a silent replica too. It also compares the
- * sums with the usage rows, and requests missing rows.
+ * Keeps the counters of all gateways. Republishes the counts of silent replicas every hour, because the topic keeps records
+ * for only a day. Counts from a restored backup belong to a silent replica too. It also compares the sums with the usage
+ * rows, and requests missing rows.
  */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
@@ -217,7 +217,7 @@ export class FleetCounters {
   }
 }
 
-/** Opens all counters, their copy in the data folder and their metrics. Throws errors of `shared/runtime/sqlite.ts`. */
+/** Opens all counters, their copy in the data folder and their metrics. Throws the errors from `shared/runtime/sqlite.ts`. */
 export function openFleetCounters(
   settings: FleetSettings,
   usage: UsageReader,

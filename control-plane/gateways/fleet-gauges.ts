@@ -10,7 +10,7 @@ import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
-/** Time in ms before now from which reading starts: one minute, plus a margin for clock differences. */
+/** Age in ms of the oldest records to read at the start: one minute, plus a margin for clock differences. */
 const readBackMs = 70_000;
 const sweepEveryMs = 1_000;
 /** Pause in ms between two reads of the topic, because reading in batches is cheaper. */
@@ -65,7 +65,7 @@ export class FleetGauges {
     return this.#options.topic.refused;
   }
 
-  /** Returns the current log time, by which gateways count periods. */
+  /** Returns the current log time, which determines the minute or period in which gateways count a request. */
   logNow(): number {
     return this.#time.now();
   }

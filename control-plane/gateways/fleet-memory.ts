@@ -131,7 +131,7 @@ export class FleetMemory {
       this.#resurrected.clear();
       for (const { report } of silent) {
         rows.upsert(report, 'memory');
-        // The file contains the first report of each incarnation. For a silent gateway it must contain the last one.
+        // The file contains only the first report of each incarnation, but for a silent gateway it must contain the last one.
         rows.changed.add(report.incarnation);
       }
     } catch (error) {
@@ -140,7 +140,7 @@ export class FleetMemory {
     }
   }
 
-  /** Appends memory records, split so that each fits the topic's size limit. Rejects with the errors of `ControlLog`. */
+  /** Appends memory records, split so that each fits the topic's size limit. Rejects with the errors from `ControlLog`. */
   async #append(gateways: readonly StatusReport[], forgotten: readonly Forgotten[]): Promise<void> {
     const { name, log, mac } = this.#options;
     for (const batch of inBatches(name, gateways, forgotten)) {

@@ -41,7 +41,7 @@ export type Arrival =
 
 const rowsMax = 10_000;
 const tombstonesMax = 20_000;
-/** Silence in ms after which a control plane is removed. Gateways stay longer, because only their confirmation is awaited. */
+/** Silence in ms after which a control plane is removed. Gateways are kept, because they must confirm revocations. */
 const controlPlaneKeptMs = 600_000;
 
 export class FleetRows {

@@ -45,7 +45,7 @@ export class FleetTraffic {
   readonly #rowsMax: number;
   #reports: GatewayTraffic[] = [];
   #rows = 0;
-  /** Time in ms since 1970 up to which reports were dropped for lack of room. */
+  /** Time in ms since 1970 from which no report was dropped for lack of space. */
   #completeFromMs = 0;
   /** Time of each gateway's last report that this build could not read, by `recordsId`. */
   readonly #unread = new BoundedMap<string, number>(unreadMax, 'oldest');
@@ -141,7 +141,7 @@ function rowName(kind: TrafficKind, gateway: string, row: TrafficRow): string | 
   return kind === 'gateway' ? gateway : row[kind];
 }
 
-/** Counts the rows of a report, each refusal type as a row, and one for the report, so that reports are bounded too. */
+/** Counts each row, each refusal type and the report itself as one row, so that the number of reports is bounded too. */
 function countRows({ rows, rest, callers = [], nodes = [] }: TrafficReport): number {
   const refusals = [...rows, ...(rest ? [rest] : [])].map(({ refused = {} }) => Object.keys(refused).length);
   return refusals.reduce((sum, types) => sum + types, 1 + rows.length + callers.length + nodes.length);

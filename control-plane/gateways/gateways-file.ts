@@ -21,7 +21,7 @@ export class GatewaysFile {
   readonly #path: string;
 
   /**
-   * Opens the file. If corrupt, calls `onDamage`, quarantines it and starts anew. Throws errors of
+   * Opens the file. If corrupt, calls `onDamage`, quarantines it and creates a new one. Throws the errors from
    * `shared/runtime/sqlite.ts`.
    */
   constructor(path: string, onDamage: (error: Error) => void) {
@@ -52,7 +52,7 @@ export class GatewaysFile {
     return { ended, reports };
   }
 
-  /** Writes all changes in one transaction. Throws the errors of `shared/runtime/sqlite.ts`. */
+  /** Writes all changes in one transaction. Throws the errors from `shared/runtime/sqlite.ts`. */
   write(changes: readonly PersistedGateway[]): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO gateway (incarnation, report) VALUES (?, ?)');
     const remove = this.#db.prepare('DELETE FROM gateway WHERE incarnation = ?');

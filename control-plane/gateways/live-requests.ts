@@ -23,7 +23,7 @@ export interface LiveRows {
   readonly missed: number;
 }
 
-/** Interval in ms at which rows are passed on and new gateways are contacted. */
+/** Interval in ms at which rows are sent to the streams and new gateways are contacted. */
 const liveTurnMs = 200;
 const againMs = 1_000;
 /** Silence in ms after which a gateway's stream is given up. It is longer than the interval at which gateways send a line. */
@@ -31,7 +31,7 @@ const idleMs = 6_000;
 /** Longest wait in ms for all gateways to answer before a stream yields its first rows. */
 const beginMs = 1_500;
 const pendingMax = 5_000;
-/** Factor by which one gateway may exceed its even share of the rows, because other gateways may have fewer requests. */
+/** Factor by which one gateway may exceed its equal share of the rows, because other gateways may have fewer requests. */
 const sharesOfGateway = 2;
 
 /** Rows waiting to be sent on one client's stream. */
@@ -89,7 +89,7 @@ class LiveGateways {
     this.#end.abort();
   }
 
-  /** Contacts gateways that have appeared since the last call, and updates the list of silent ones. */
+  /** Contacts gateways that have appeared since the last call, and updates the list of silent gateways. */
   look(): void {
     const found = askedSources(this.#sources, this.#asked);
     for (const source of found)
@@ -134,7 +134,7 @@ class LiveGateways {
   }
 }
 
-/** Selects up to `most` rows at even distances. */
+/** Selects up to `most` rows at regular intervals. */
 function sampled<Row>(rows: readonly Row[], most: number): readonly Row[] {
   if (rows.length <= most) return rows;
   const share = most / rows.length;

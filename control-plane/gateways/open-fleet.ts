@@ -27,7 +27,7 @@ export interface OpenedFleet {
   readonly traffic: FleetTraffic;
 }
 
-/** Returns the tokens whose MACs are valid: the present one, which also signs, and the previous one during a rotation. */
+/** Returns the tokens whose MACs are accepted: the current one, which also signs, and the previous one during a rotation. */
 export function countedTokens({
   gatewayToken,
   previousGatewayToken: previous,
@@ -35,9 +35,7 @@ export function countedTokens({
   return previous === undefined ? [gatewayToken] : [gatewayToken, previous];
 }
 
-/**
- * Opens and starts the board and the registry. Rejects with the errors of opening a log and of `shared/runtime/sqlite.ts`.
- */
+/** Opens and starts the board and the registry. Rejects with the errors from opening a log or an SQLite file. */
 export async function openFleet(
   settings: FleetSettings,
   closers: Closers,

@@ -15,8 +15,8 @@ export interface SigningSources {
 }
 
 export function signingView({ replica, snapshot, signer, board }: SigningSources): SigningView {
-  // Measures silence up to this replica's last report that it read back. If it cannot read the topic, it cannot know which
-  // replicas have stopped.
+  // Measures silence only up to the time when this replica last read back one of its own reports. If it cannot read the
+  // topic, it cannot know which replicas have stopped.
   const readMs = board.readBackMs(replica);
   const replicas = board
     .controlPlanes()

@@ -48,9 +48,7 @@ export interface BoardOptions {
   readonly log: FollowedLog;
   readonly mac: StatusMac;
   readonly logger: Pick<LineLogger, 'warn'>;
-  /**
-   * Called for each memory record of another replica. `ended` lists the gateways in it that this replica knows to have ended.
-   */
+  /** Called for each memory record of another replica. `ended` lists gateways in it that this replica knows to have ended. */
   readonly onMemory?: (ended: readonly string[]) => void;
   /** Called once for each report that contains traffic, in order. `atMs` is the time of its log record. */
   readonly onTraffic?: (traffic: unknown, from: TrafficOrigin, atMs: number | undefined) => void;
@@ -70,7 +68,7 @@ export class StatusBoard {
   /** Number of each incarnation's last report whose traffic was counted, so that a repeated record counts only once. */
   readonly #countedUpTo = new BoundedMap<string, number>(incarnationsMax, 'oldest');
   #completing: Promise<void> | undefined;
-  /** Monotonic time in ms up to which the topic has been read, or undefined until it has been read to its end once. */
+  /** Monotonic time in ms up to which the topic has been read, or undefined until its end is first reached. */
   #currentMs: number | undefined;
 
   constructor(options: BoardOptions) {
@@ -110,7 +108,7 @@ export class StatusBoard {
     this.#heads.reached(seq);
   }
 
-  /** Whether the topic has been read to its end once. */
+  /** Whether the end of the topic has been reached at least once. */
   get isComplete(): boolean {
     return this.#currentMs !== undefined;
   }
@@ -175,7 +173,7 @@ export class StatusBoard {
     return report.applied >= head.seq && !report.halted ? 'SYNCED' : 'LAGGING';
   }
 
-  /** Whether everything up to `position` of this log has certainly taken effect on the gateway. */
+  /** Whether everything up to `position` in the log named `log` has certainly taken effect on the gateway. */
   confirms({ report, seenMs }: SeenReport, position: number, log: string | null): boolean {
     if (log !== null && report.log === log && report.halted === undefined && report.applied >= position)
       return true;
@@ -214,7 +212,7 @@ export class StatusBoard {
     else this.#applyReport(read, signedBy, record.atMs);
   }
 
-  /** Passes the report's traffic on, because neither rows nor memory records keep it. */
+  /** Adds a report. Passes its traffic on to `onTraffic`, because neither rows nor memory records keep traffic. */
   #applyReport(
     { traffic, ...report }: StatusReport,
     signedBy: number | undefined,
@@ -275,7 +273,7 @@ function parseJson(value: Buffer): unknown {
   }
 }
 
-/** Times when this process reached recent positions, to the second. A position never seems older than it is. */
+/** Remembers when this process reached recent positions, to the second. It never overestimates the age of a position. */
 class KnownHeads {
   /** The last position reached in each second and the time when it was reached, in ascending order. */
   readonly #entries: { readonly startMs: number; ms: number; seq: number }[] = [];

@@ -1,4 +1,4 @@
-/** Opens `history.db` for folding. Rebuilds it if it is damaged, of another build or log, or contradicts a checkpoint. */
+/** Opens `history.db` for folding. Rebuilds it if it is damaged, from another build or log, or contradicts a checkpoint. */
 import { existsSync, rmSync, statSync } from 'node:fs';
 import {
   type Database,
@@ -18,10 +18,10 @@ export interface HistoryFile {
 }
 
 const suffixes = ['', '-wal', '-shm'];
-/** A power failure may remove the last commits from the file, which are still in the log, but cannot damage it. */
+/** After a power failure, the file may lack its last commits, which the log still contains, but it is not damaged. */
 const durability = 'normal';
 
-/** Thrown if this build did not write the file from this log. */
+/** Thrown if the file was written by another build or from another log. */
 export class HistorySpoiled extends Error {
   override readonly name = 'HistorySpoiled';
 }

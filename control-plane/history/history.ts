@@ -153,7 +153,7 @@ export class History implements HistoryAccess {
       onFault: fail,
       onCommits: () => {
         if (snapshot.divergedAt === null) return;
-        // This build folded the file from the first record, so another build must have written the checkpoint.
+        // A new file was folded by this build alone, so if a checkpoint contradicts it, another build wrote that checkpoint.
         if (isNew) snapshot.overrideCheckpoint();
         else fail(new HistorySpoiled(`it differs from the checkpoint at ${snapshot.divergedAt}`));
       },

@@ -10,7 +10,7 @@ interface HistoryThreadSettings extends ThreadData {
   readonly logger: Logger;
 }
 
-/** Delay in ms before the thread starts, because starting it takes a third of the CPU time of the process's own start. */
+/** Delay in ms before the thread starts, because starting it takes a third as much CPU time as starting the process. */
 const startMs = 10_000;
 const restartMs = 1000;
 const stopTimeoutMs = 10_000;

@@ -21,7 +21,7 @@ export interface PastMoment {
   readonly nowMs: number;
 }
 
-/** The caller for whose turn a question waits, and the signal that aborts when its client leaves. */
+/** Caller that asks a question, and a signal that aborts when its client disconnects. Each caller waits in its own queue. */
 export interface PastReader {
   readonly caller: string;
   readonly client: AbortSignal;
@@ -32,7 +32,7 @@ export interface PastOptions {
   readonly history: HistoryAccess;
 }
 
-/** Returns the caller to use if no request caused the question. */
+/** Returns the reader for questions that no request caused. */
 const alwaysThere = (): PastReader => ({ caller: 'operator', client: new AbortController().signal });
 
 /** Parses a moment. Throws an `InvalidCommand` error if the text is not one. */
@@ -74,7 +74,7 @@ export class PastStates {
     return { seq: position, nowMs: atMs };
   }
 
-  /** Returns a moment's time in ms since 1970, which may be before the log. Throws `InvalidCommand`, `NotFound` or `Busy`. */
+  /** Returns a moment's time in ms since 1970, possibly before the log. Throws `InvalidCommand`, `NotFound` or `Busy`. */
   async timeOf(text: string, reader = alwaysThere()): Promise<number> {
     const parsed = namedMoment(text);
     if ('timeMs' in parsed) return parsed.timeMs;

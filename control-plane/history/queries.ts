@@ -1,4 +1,4 @@
-/** Queries that the history answers. The first argument of each is the position that must have been folded before. */
+/** Queries answered from the history. Their first argument is a position that the history must reach before it answers. */
 import type { AdminResponse, StateReadName } from '../../schemas/admin/admin.ts';
 import type { RowChange } from '../../schemas/admin/admin-history.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -51,7 +51,7 @@ export interface PastRead {
 
 export type ShownCommit = AdminResponse<'GET /events/:position'>;
 
-/** Signatures of the queries as another thread calls them. A query that works in steps returns its answer like any other. */
+/** Signatures of the queries for another thread. A query that works in steps returns its answer there like any other. */
 export type HistoryQueries = {
   readonly [Name in keyof HistoryReader]: (
     ...args: Parameters<HistoryReader[Name]>
@@ -156,7 +156,7 @@ export class HistoryReader {
           const isUnserved = value.recorded?.asked === 0 && asked.organisation === undefined;
           return { position: seq, ...value, ...(isUnserved && { changes: this.#changedBy(asked) }) };
         }
-        // After several tries, finishes without yielding, because the state might change again in between.
+        // After several tries, runs to the end without yielding, because the state might otherwise change again.
         if (tries < effectTriesMax) yield;
       }
     }
@@ -207,7 +207,7 @@ export class HistoryReader {
     };
   }
 
-  /** Returns at most `max` rows that differ between two positions. Callers ask for one more than shown, to detect more. */
+  /** Returns up to `max` rows that differ between two positions. Callers request one more than they show, to detect more. */
   changes(_head: number, from: number, to: number, max: number): RowChange[] {
     this.#needKept(Math.min(from, to));
     if (from <= to) return shownChanges(this.#versions.between(from, to, max));
@@ -232,7 +232,7 @@ export class HistoryReader {
     });
   }
 
-  /** Returns the inverse of a commit. Throws a `Conflict` error if there is none. */
+  /** Returns the inverse of a commit. Throws a `Conflict` error if the commit cannot be undone. */
   inverse(seq: number): CommitInverse {
     const events = JSON.parse(this.#commit(seq).events);
     return this.#at(seq - 1, ({ db: before }) =>

@@ -95,7 +95,7 @@ function selectAsOf(table: TableName, seq: number): string {
     return `SELECT ${columns.join(', ')} FROM main.past_${table} WHERE set_seq <= ${seq} AND end_seq > ${seq}`;
   const key = keyOf(table);
   const shown = columns.map((name) => `${key.includes(name) ? 'k' : 'v'}.${name} AS ${name}`);
-  // CROSS JOIN fixes the join order. SQLite then reads the keys and one version of each, never all versions.
+  // CROSS JOIN fixes the join order, so that SQLite reads the keys and one version of each key, not all versions.
   return `SELECT ${shown.join(', ')} FROM main.key_${table} k CROSS JOIN main.past_${table} v
     ON ${same(table, 'v', 'k')} AND v.set_seq =
       (SELECT max(x.set_seq) FROM main.past_${table} x WHERE ${same(table, 'x', 'k')} AND x.set_seq <= ${seq})

@@ -58,7 +58,7 @@ interface InverseOfEvent {
   command(before: Database): UndoCommand | string | undefined;
 }
 
-/** Inverse of any event type, without a type for the event's data. */
+/** Inverse for any event type, without the type of the event's data. */
 interface Invertible {
   readonly inverse: Inverse<KnownEvent['data']> | string | null;
 }

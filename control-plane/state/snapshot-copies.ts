@@ -72,7 +72,7 @@ export class SnapshotCopies {
     mkdirSync(options.folder, { recursive: true, mode: 0o700 });
   }
 
-  /** Returns a copy for a caller, unless `signal` aborts first. Rejects with `CommandError` or errors of `sqlite.ts`. */
+  /** Returns a copy for a caller, unless `signal` aborts first. Rejects with `CommandError` or errors from `sqlite.ts`. */
   async acquire(caller: SnapshotCaller, signal: AbortSignal): Promise<SnapshotCopy> {
     signal.throwIfAborted();
     const leave = this.#enter(caller);

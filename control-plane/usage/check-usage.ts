@@ -69,7 +69,7 @@ interface Amounts {
 
 const amountsSql =
   'sum(prompt_tokens) AS promptTokens, sum(completion_tokens) AS completionTokens, sum(requests) AS requests';
-/** SQL that finds totals which differ from the sum of their hours. Either of the two may be missing. */
+/** SQL that finds totals that differ from the sum of their hours. Either the total or its hours may be missing. */
 const differentSql = `
   WITH both (organisation, period, draw, model, p, c, r) AS (
     SELECT organisation, period, draw, model, prompt_tokens, completion_tokens, requests FROM total

@@ -45,7 +45,7 @@ export function removeDay(folder: string, day: string): void {
   for (const suffix of suffixes) rmSync(dayPath(folder, day) + suffix, { force: true });
 }
 
-/** Opens a day's file. Throws errors of `sqlite.ts`, and `DatabaseCorrupt` if the file belongs to another `usage.db`. */
+/** Opens a day's file. Throws the errors from `sqlite.ts`, or `DatabaseCorrupt` if it belongs to another `usage.db`. */
 export function openDay(path: string, owner: string): Database {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {

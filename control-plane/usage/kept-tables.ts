@@ -9,7 +9,7 @@ const columns = {
     id: text(), // id of this database, by which it recognises its day files
     moved: integer(), // rows of `request` up to this id are in day files
     uncounted: integer(), // always 0; version 0.2.0 opens only files with this column
-    from_day: text(), // rows of earlier days are no longer kept
+    from_day: text(), // first day whose rows are kept
   },
   day: {
     day: text(), // UTC day on which the requests completed

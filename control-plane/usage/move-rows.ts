@@ -1,7 +1,7 @@
 /**
  * Moves completed requests from `usage.db` into day files, on a thread that only reads `usage.db`. Rows count as moved once
- * the main thread has recorded the move (`kept-rows.ts`). After a crash before that, they are written again with the same
- * ids.
+ * the main thread has recorded the move (`kept-rows.ts`). After a crash before the move is recorded, the rows are written
+ * again with the same ids.
  */
 import { readKeptRow, type UsageRow } from '../../schemas/records/usage.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';

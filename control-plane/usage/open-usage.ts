@@ -41,7 +41,7 @@ export interface OpenedUsage {
   close(): Promise<void>;
 }
 
-/** Opens the totals for reading. Rejects with `LogUrlInvalid` and the errors of `shared/runtime/sqlite.ts`. */
+/** Opens the totals for reading. Rejects with `LogUrlInvalid` and the errors from `shared/runtime/sqlite.ts`. */
 export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
   const { logger, logUrl, dataDir, tokens, usageKeepDays, ...storeOptions } = options;
   const address = usageLogAddress(logUrl);

@@ -1,6 +1,6 @@
 /**
  * Moves completed requests from `usage.db` into day files once a minute, and removes old day files. A file is removed only if
- * both this machine's clock and the newest rows show that it is old, so that a leap of either clock removes nothing (see
+ * both this machine's clock and the newest rows show that it is old, so that a jump of either clock removes nothing (see
  * `RemovalTime`).
  */
 import { dayMs } from '../../schemas/durations.ts';

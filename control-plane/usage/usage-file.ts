@@ -17,7 +17,7 @@ const firstCheckMs = 5_000;
 const checkIntervalMs = dayMs;
 /** Pause in ms before a failed check is repeated. */
 const retryMs = 10 * 60_000;
-/** Interval in ms at which a check looks at the size of the write-ahead log. If that is too large, the check is postponed. */
+/** Interval in ms at which a running check reads the size of the write-ahead log. If it is too large, the check stops. */
 const watchMs = 1000;
 const putOffMs = 60_000;
 /** Number of times that a check may be postponed, six hours in all. Then it runs even if the write-ahead log grows. */

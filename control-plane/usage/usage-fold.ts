@@ -21,7 +21,7 @@ export interface FoldCounts {
   unread: number;
   /** Records that are not usage rows, and rows in a partition that does not belong to their incarnation. */
   junk: number;
-  /** Records without a MAC of the gateway token. Alarm: nothing in them is counted. */
+  /** Records without a MAC made with the gateway token. Alarm: nothing in them is counted. */
   unsigned: number;
   wrong_mac: number;
 }
@@ -58,7 +58,7 @@ export function foldRow(
   return 'applied';
 }
 
-/** Returns the row to expect first of an unknown incarnation: `n` if the log was trimmed and none is parked, otherwise 1. */
+/** Returns the number of an unknown incarnation's first row: `n` if the log was trimmed and no row is parked, else 1. */
 function firstOf(state: UsageState, { incarnation, n }: ReadUsageRow, options: FoldOptions): number {
   return options.trimmedStart && state.parkedOf(incarnation).count === 0 ? n : 1;
 }

@@ -1,7 +1,7 @@
 /**
- * Keeps the fold's position in each partition of the usage log. Only records with a MAC of the gateway token count. The fold
- * continues after a refused record but remembers its offset. The next process, which may have the right token, starts reading
- * there.
+ * Keeps the fold's position in each partition of the usage log. Only records with a MAC made with the gateway token count.
+ * The fold continues after a refused record but remembers its offset. The next process, which may have the right token,
+ * starts reading there.
  */
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import {

@@ -69,7 +69,7 @@ export class UsageReplicator {
       begin: async () => {
         const end = await log.end();
         store.begin(partition);
-        // An idle log yields no batch, so the end is the only proof that the log is reachable.
+        // An idle log yields no batches, so only reaching its end proves that the log is reachable.
         if (end <= store.nextOffset(partition)) follower.setReachable();
         return store.nextOffset(partition);
       },

@@ -1,4 +1,4 @@
-/** View of `usage.db` for one fold transaction. Collects changes and writes them at its end. A failure discards all. */
+/** View of `usage.db` for one fold transaction. Collects changes and writes all of them at the end, or none if it fails. */
 import { hash as digest } from 'node:crypto';
 import {
   type ReadUsageRow,

@@ -41,7 +41,7 @@ import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from 
 /** Maximum number of parked rows per incarnation. */
 const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
-/** Time in ms by which a row's time may be ahead of the log's. The clocks of brokers differ by less. */
+/** Maximum time in ms by which a row's time may be ahead of the log's time. The clocks of brokers differ by less. */
 const aheadMsMax = hourMs;
 /** Unused bytes that `usage.db` may contain at a start before it is considered for shrinking. */
 const emptyBytesMax = 8 * 1024 * 1024;
@@ -61,14 +61,14 @@ export interface UsageGap {
   readonly next: number;
 }
 export interface AppliedUsage {
-  /** Number of records that were folded completely. The position is after them. */
+  /** Number of records that were folded completely. The partition's position is now after them. */
   readonly consumed: number;
   readonly rows: readonly UsageRow[];
   /** Gaps that these records opened and that are still open. */
   readonly gaps: readonly UsageGap[];
 }
 
-/** Opens or creates a store at `path` or `:memory:`. Throws errors of `sqlite.ts`, or an Error for another file format. */
+/** Opens or creates a store at `path` or `:memory:`. Throws errors from `sqlite.ts`, or an Error for another file format. */
 export function openUsageStore(path: string, options: UsageStoreOptions = {}): UsageStore {
   if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -171,7 +171,7 @@ export class UsageStore {
 
   /**
    * Folds at least one record of a partition, then more in order until `budgetMs` has passed. Never throws because of a
-   * record's content. If the file cannot be written, throws the errors of `shared/runtime/sqlite.ts` and changes nothing.
+   * record's content. If the file cannot be written, throws the errors from `shared/runtime/sqlite.ts` and changes nothing.
    */
   apply(partition: number, records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): AppliedUsage {
     const until = performance.now() + budgetMs;
@@ -315,8 +315,8 @@ export class UsageStore {
 
   #transaction(change: () => void): void {
     try {
-      // Threads read this file, so its write-ahead log is never reset. Shorten it before the transaction, so that a failure
-      // changes nothing.
+      // Other threads read this file, so SQLite cannot reset its write-ahead log. Shorten the log before the transaction, so
+      // that a failure changes nothing.
       shortenWal(this.#db, this.#path);
       this.#db.transaction(change).immediate();
     } catch (error) {
