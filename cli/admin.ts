@@ -1,4 +1,4 @@
-/** Table of the admin commands. For a given command line, only the module that its first word names is imported. */
+/** Table of the admin commands. Only the module that contains the requested command is imported. */
 import type { CommandModule } from './command-modules.ts';
 import type { NounRow } from './commands/operation-verbs.ts';
 
@@ -9,7 +9,7 @@ async function nouns(...rows: readonly NounRow[]): ReturnType<CommandModule['loa
   };
 }
 
-/** Admin commands in the order of help. */
+/** Admin commands in the order in which help lists them. */
 export const adminCommands: readonly CommandModule[] = [
   {
     names: ['apply', 'diff', 'undo', 'export', 'validate'],

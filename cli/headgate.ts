@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { endOnUncaught, faultsToStderr } from '../shared/runtime/fault.ts';
-/** The `headgate` binary: processes and the admin CLI. Scripts rely on its exit code, and a failed process always exits. */
+/** Entry point of the `headgate` binary. A failed process always exits, and scripts can rely on its exit code. */
 import { processCommands } from './program.ts';
 import { main } from './run.ts';
 
@@ -8,12 +8,12 @@ import { main } from './run.ts';
 process.umask(0o077);
 // Handle this signal, which would otherwise open Node's debugger and let any process on the machine run code here.
 process.on('SIGUSR1', () => undefined);
-// Handles fatal errors until the process has a logger of its own.
+// Report fatal errors to stderr until the process has a logger of its own.
 endOnUncaught(faultsToStderr);
 
 const exitCode = await main(process.argv.slice(2), processCommands);
 process.exitCode = exitCode;
-// A started process keeps running. A failed one must exit even if something is open, because a supervisor waits for that.
+// A process that has started keeps running. One that failed must exit even if handles are open, because supervisors wait.
 if (exitCode !== 0)
   for (const stream of [process.stdout, process.stderr])
     await new Promise((flushed) => stream.write('', flushed));

@@ -21,7 +21,7 @@ export async function main(
     return 0;
   } catch (thrown) {
     if (thrown instanceof Exit) return thrown.exitCode;
-    // The line names a noun without a verb, and commander has already printed the help.
+    // The command line contains a noun without a verb, and commander has already printed the help.
     if (thrown instanceof CommanderError && thrown.code === 'commander.help')
       return thrown.exitCode === 0 ? 0 : 2;
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
@@ -32,7 +32,7 @@ export async function main(
   }
 }
 
-/** Builds the program with only the commands that the command line needs. Help and the reference page need all. */
+/** Builds the program with only the commands that the command line needs. Help and the reference page need all commands. */
 export async function buildProgram(
   io: Io,
   processes: readonly CommandModule[] = [],
@@ -47,7 +47,7 @@ export async function buildProgram(
   return program;
 }
 
-/** Returns a filter for the modules that a command line needs. Help and unknown names need all, and --version none. */
+/** Returns a filter for the modules that a command line needs. Help and unknown names need all, and --version needs none. */
 function neededModules(
   argv: readonly string[],
   program: Command,
@@ -62,7 +62,7 @@ function neededModules(
   return () => !isVersion;
 }
 
-/** Whether the line starts a process: it contains a process's name and only options. All other lines need all commands. */
+/** Whether the line starts a process, which is the case if it contains only a process's name and options. */
 function startsProcess(program: Command, [name, ...words]: readonly string[]): boolean {
   const command = program.commands.find((known) => known.name() === name);
   if (command === undefined || command.options.every(({ envVar }) => envVar === undefined)) return false;

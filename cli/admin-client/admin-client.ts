@@ -1,7 +1,7 @@
 /**
- * Client of the admin API, which uses JSON over HTTP. Every wait and every body is bounded. Each command carries an
- * Idempotency-Key, which retries repeat, so a command never takes effect twice. If the outcome of an attempt is unknown, only
- * a response to that same command can settle it.
+ * Client for the admin API, which uses JSON over HTTP. Every wait has a time limit and every body a size limit. Each command
+ * carries an Idempotency-Key, and its retries send the same key, so a command never takes effect twice. If an attempt's
+ * outcome is unknown, the client repeats the same command to find out.
  */
 import { randomUUID } from 'node:crypto';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
@@ -34,13 +34,13 @@ export interface ClientOptions {
   readonly why?: string | undefined;
   readonly force?: boolean | undefined;
   readonly dryRun?: boolean | undefined;
-  /** Releases the command's changes in waves, as these options say. If omitted, the command takes effect at once. */
+  /** Options for releasing the command's changes in waves. If omitted, the changes take effect at once. */
   readonly stage?: StageOptions | undefined;
   /**
-   * Whether a command that is too large for one commit may become several. The response then says what remains to be done.
+   * Whether a command that is too large for one commit may be split into several. The response says what remains to be done.
    */
   readonly inParts?: boolean | undefined;
-  /** Whether to reject each command with `EffectFound`, which contains the command's effect, instead of executing it. */
+  /** Whether to compute each command's effect instead of executing the command. Calls then reject with `EffectFound`. */
   readonly effect?: boolean | undefined;
   /** Called before each operation. If it rejects, the operation is not sent. */
   readonly announce?: ((name: OperationName, input: object) => Promise<void>) | undefined;
@@ -90,7 +90,7 @@ interface Call {
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly timeoutMs?: number | undefined;
-  /** Idempotency-Key of the call. Set only for commands, which change something. */
+  /** Idempotency-Key of the call. Set only for commands, because reads change nothing. */
   readonly commandId?: string;
 }
 
@@ -160,7 +160,7 @@ export class AdminClient {
     }
   }
 
-  /** Calls an explicit method and path. All methods but GET count as commands. */
+  /** Sends a request with an explicit method and path. All methods except GET count as commands. */
   protected text(method: AdminMethod, path: string, body?: unknown): Promise<Resource> {
     const { at } = this.#options;
     return this.#answer(
@@ -327,7 +327,7 @@ function isRetryable(failure: unknown): boolean {
   return failure instanceof AdminError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
 }
 
-/** Whether a failed command may have been executed nevertheless. A proxy's 504 says as little as a lost connection. */
+/** Whether a failed command may still have been executed. After a lost connection or a proxy's 504, nobody can tell. */
 function isUndecided(failure: unknown): failure is AdminError {
   if (!(failure instanceof AdminError)) return false;
   const { type, status = 0 } = failure;
@@ -336,7 +336,7 @@ function isUndecided(failure: unknown): failure is AdminError {
   );
 }
 
-/** Returns the last failure of a call. If an attempt of a command may have been executed, the error says so. */
+/** Returns the error with which a call fails. If an attempt may have executed the command, the error says so. */
 function finalError({ commandId: id }: Call, failures: readonly unknown[]): unknown {
   const last = failures.at(-1);
   const first = failures.find(isUndecided);

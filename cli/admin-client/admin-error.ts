@@ -1,7 +1,7 @@
 /** Error of a failed admin API call: the control plane refused it, the response was invalid, or the network failed. */
 
 export interface AdminErrorOptions {
-  /** Type of the refusal, or of this client's own failure. Scripts may rely on it. */
+  /** Error type, assigned by the control plane or by this client. Types are stable, so that scripts can rely on them. */
   readonly type: string;
   /** HTTP status of a refusal, or undefined if there was no valid response. */
   readonly status?: number;

@@ -4,13 +4,13 @@ import type { AdminResponse, AdminRoute } from '../../schemas/admin/admin.ts';
 /** A JSON object that the control plane returned. */
 export type Resource = Readonly<Record<string, unknown>>;
 
-/** Returns the objects of a list in a response. Returns an empty list if the response does not contain it. */
+/** Returns the objects in one of a response's lists, or an empty list if the response does not contain that list. */
 export function listMember(answer: Resource, member: string): Resource[] {
   const list = answer[member];
   return Array.isArray(list) ? list : [];
 }
 
-/** Type of the response to a call. It is an untyped Resource if no route matches, as for a path that is not a literal. */
+/** Response type of a call, or an untyped `Resource` if no route matches, for example because the path is not a literal. */
 export type AnswerAt<Method extends string, Path extends string> = [TypedAnswer<Method, Path>] extends [never]
   ? Resource
   : TypedAnswer<Method, Path>;

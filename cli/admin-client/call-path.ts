@@ -10,11 +10,11 @@ import { AdminError } from './admin-error.ts';
 export interface OperationRequest {
   readonly method: AdminMethod;
   readonly path: string;
-  /** Input fields that are not in the path. They become the query string of a GET, or else the body. */
+  /** Input fields that are not part of the path. A GET sends them in the query string, and other methods in the body. */
   readonly rest: Readonly<Record<string, unknown>>;
 }
 
-/** Builds the request. Throws an `AdminError` of type `Usage` if a path parameter cannot be an id. */
+/** Builds the request. Throws an `AdminError` of type `Usage` if a path parameter is not a valid id. */
 export function buildRequest(name: OperationName, input: object): OperationRequest {
   const { path, params, rest } = resolvePath(name, input);
   for (const part of Object.values(params)) checkPart(part);

@@ -4,7 +4,7 @@ import type { View } from '../terminal/render.ts';
 import type { Globals, Session } from '../terminal/session.ts';
 import { isStaged, showChange } from './staged-change.ts';
 
-/** Prints the result of a write: in table format one sentence, otherwise the resource with its position. */
+/** Prints the result of a write: one sentence in table format, and the resource with its position in other formats. */
 export function printWriteResult(
   session: Session,
   resource: Resource,
@@ -17,7 +17,7 @@ export function printWriteResult(
   return session.out.lines([`${what} ${id} ${formatOutcome(session.globals, resource, done)}`], resource, id);
 }
 
-/** Prints the warnings in a response. They concern effects that were requested but are rarely intended. */
+/** Prints the warnings in a response. They point out effects that the user requested but may not have intended. */
 export function noteWarnings(session: Session, { warnings }: Resource): void {
   if (Array.isArray(warnings)) for (const text of warnings) session.note(`warning: ${String(text)}`);
 }
@@ -48,7 +48,7 @@ export interface ListPart {
 
 interface ListPrinting {
   readonly view: View;
-  /** Maximum number of items on all pages together, or undefined for all. */
+  /** Maximum number of items on all pages together, or undefined if there is no limit. */
   readonly limit: number | undefined;
   /** Number of rows to request per page, or undefined to read the list in one call without a limit. */
   readonly rowsPerPage: number | undefined;

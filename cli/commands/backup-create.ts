@@ -1,6 +1,6 @@
 /**
- * `headgate backup DIR` copies the log's new commits and the databases of a control plane, which may be running. If the
- * backup is interrupted, the previous one remains intact.
+ * `headgate backup DIR` copies the log's new commits and a control plane's databases, even while the control plane is
+ * running. If the backup is interrupted, the previous one remains intact.
  */
 import {
   chmodSync,
@@ -38,7 +38,7 @@ export interface BackupOptions {
 const dataNames = ['usage.db', 'gateways.db'] as const;
 const lockName = 'lock.db';
 type DataName = Manifest['data'][number]['name'];
-/** Margin in ms. A daily file older than the previous backup by at least this much has not changed since that backup. */
+/** Safety margin in ms. A daily file last modified at least this long before the previous backup counts as unchanged. */
 const settledMs = 60_000;
 
 export async function createBackup(session: Session, options: BackupOptions, folder: string): Promise<void> {
@@ -52,7 +52,7 @@ export async function createBackup(session: Session, options: BackupOptions, fol
     const former = readManifest(dir);
     for (const segment of former?.segments ?? []) await checkFile(dir, segment);
     const number = (former?.number ?? 0) + 1;
-    // Copy the usage totals before the log, so that the log contains everything to which a total refers.
+    // Copy the usage totals before the log, so that the copied log contains everything that the totals refer to.
     const data = dataDir === undefined ? (former?.data ?? []) : await copyData(dataDir, dir, number, former);
     checkUsage(dir, former?.data ?? [], data);
     const { log, segment } = await copyLog(session, url, dir, number, former);
@@ -86,7 +86,7 @@ function requireDataFolder(session: Session, { data, usage }: BackupOptions): st
   throw usageError(`${data} is not a control plane's data folder: it has no usage.db`, 'check --data');
 }
 
-/** Creates the folder if it is missing, and locks it. Throws a `CliError` if it contains other files or is locked already. */
+/** Locks the folder, and creates it if it is missing. Throws a `CliError` if it contains other files or is already locked. */
 function lockBackup(dir: string, folder: string): { release(): void } {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const names = readdirSync(dir);
@@ -109,7 +109,7 @@ function lockBackup(dir: string, folder: string): { release(): void } {
   }
 }
 
-/** Copies the databases, `usage.db` first. Rows that move to daily files meanwhile are in its copy and count there. */
+/** Copies the databases, starting with `usage.db`. Rows that move to a daily file meanwhile are thus still copied. */
 async function copyData(
   dataDir: string,
   dir: string,
@@ -179,7 +179,7 @@ async function copyLog(
   }
 }
 
-/** Reads the commits after the previous backup. Records that readers skip are left out. */
+/** Reads the commits made since the previous backup. Leaves out records that every reader of the log would ignore. */
 class NewCommits {
   head: Head = emptyHead();
   offset = 0;
@@ -230,7 +230,7 @@ class NewCommits {
     }
   }
 
-  /** Checks that the first record is the last one of the previous backup, and returns the others. */
+  /** Checks that the first record is the last one of the previous backup, and returns the remaining records. */
   #afterLast([last, ...rest]: readonly LogRecord[]): readonly LogRecord[] {
     if (last && (last.offset !== this.offset || recordHash(last.value) !== this.head.hash))
       throw this.#otherLog();

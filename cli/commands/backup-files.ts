@@ -46,7 +46,7 @@ async function* formatLines(records: AsyncIterable<LogRecord>): AsyncIterable<st
   if (batch !== '') yield batch;
 }
 
-/** Yields a segment's records in batches, with positions as offsets. Throws a `CliError` that names the file. */
+/** Yields a segment's records in batches, with positions as offsets. On failure, throws a `CliError` that names the file. */
 export async function* readSegment(
   dir: string,
   { file, from }: { readonly file: string; readonly from: number },
@@ -97,7 +97,7 @@ export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile
   if (sum !== sha256) throw damagedError(file, 'its SHA-256 differs from the manifest');
 }
 
-/** Returns the schema for a database format. undefined for an earlier format, which is checked after its upgrade. */
+/** Returns the schema for the current database format, or undefined for an older one, which is checked after its upgrade. */
 function expectedSchema(name: DataFile['name'], format: unknown): string | undefined {
   if (name === 'gateways.db') return gatewaysSql;
   const { version, sql } = name === 'usage.db' ? usageFormat : dayFormat;
@@ -123,7 +123,7 @@ export function checkDatabase(dir: string, { file, name }: DataFile): void {
   }
 }
 
-/** Opens a file of the backup. It must be a regular file, because others may have put anything into the folder. */
+/** Opens a file of the backup. Accepts only regular files, because other users may have put anything into the folder. */
 function openBackupFile(dir: string, file: string): ReadStream {
   return streamNamed(join(dir, file), { refuseLinks: true });
 }

@@ -1,4 +1,6 @@
-/** Manifest of a backup: its position and its files with checksums. It is replaced atomically after all files are on disk. */
+/**
+ * Manifest of a backup: its log position, and its files with checksums. It is replaced atomically once all files are on disk.
+ */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -9,12 +11,12 @@ import { CliError } from '../terminal/errors.ts';
 
 const manifestName = 'manifest.json';
 const bytesMax = 256 * 1024 * 1024;
-/** Name of a file in the backup folder. It cannot lead to another folder. */
+/** Name of a file in the backup folder. The pattern rules out paths to other folders. */
 const fileName = z.string().regex(/^[a-z0-9][a-z0-9.-]{0,80}$/);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 const fileSchema = z.strictObject({ file: fileName, bytes: z.int().min(0), sha256 });
 
-/** Path of a database with the completed requests of one day. */
+/** Path of a database that contains one day's completed requests. */
 const dayName = z.string().regex(/^usage-rows\/\d{4}-\d\d-\d\d\.db$/);
 
 const manifestSchema = z.strictObject({
@@ -45,7 +47,7 @@ export type Manifest = z.infer<typeof manifestSchema>;
 export type BackupFile = z.infer<typeof fileSchema>;
 export type DataFile = Manifest['data'][number];
 
-/** Reads the manifest. Returns undefined if there is no backup. Throws a `CliError` if it is damaged or of a later build. */
+/** Reads the manifest. Returns undefined if it is missing. Throws a `CliError` if it is damaged or from a later version. */
 export function readManifest(dir: string): Manifest | undefined {
   let text: string;
   try {

@@ -1,4 +1,4 @@
-/** `headgate backup restore` writes the log and databases of a lost fleet again. An interrupted restore can be repeated. */
+/** `headgate backup restore` recreates a lost fleet's log and databases. An interrupted restore can be repeated. */
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -92,7 +92,9 @@ export async function restoreBackup(
   );
 }
 
-/** Throws unless the folder has only leftovers of an interrupted restore. An old `counters.db` would double the usage. */
+/**
+ * Throws if the folder contains files that are not leftovers of an interrupted restore, because old usage would count twice.
+ */
 function checkEmpty(dataDir: string, shown: string): void {
   const names = existsSync(dataDir) ? [...readdirSync(dataDir), ...dayNamesIn(dataDir)] : [];
   const own = names.includes(`usage.db${partSuffix}`)
@@ -113,7 +115,7 @@ interface Trust {
 
 /**
  * Checks who signed the log, because checksums detect damage but do not show who wrote the backup. Throws a `CliError` unless
- * one of `pins` signed the first commit. If there are no pins, a person must compare the signers, which --yes would skip.
+ * one of `pins` signed the first commit. Without pins, the user must compare the signers, so --yes alone is not enough.
  */
 async function checkSigners(
   session: Session,
@@ -142,7 +144,7 @@ async function checkSigners(
 async function checkBeginning(dir: string, { segments }: Manifest, pins: readonly string[]): Promise<void> {
   try {
     const trusted = new TrustedSigners(pins);
-    // The first commit may follow any number of records that do not count.
+    // Any number of records that readers ignore may precede the first commit.
     for (const segment of segments)
       for await (const records of readSegment(dir, segment)) if (trusted.checkBeginning(records)) return;
   } catch (error) {
@@ -200,7 +202,7 @@ async function appendAll(session: Session, log: ControlLog, head: Head, source: 
   }
 }
 
-/** Appends records in order, and retries until all are acknowledged. Repetitions are harmless, because readers skip them. */
+/** Appends records in order, and retries until all are acknowledged. Duplicates are harmless, because readers skip them. */
 async function append(session: Session, log: ControlLog, records: readonly LogRecord[]): Promise<void> {
   const untilMs = performance.now() + retryForMs;
   const backoff = new Backoff({ minMs: 50, maxMs: 2000 });
@@ -214,7 +216,7 @@ async function append(session: Session, log: ControlLog, records: readonly LogRe
     const { name } = failed.reason as Error;
     if ((name !== 'LogUnavailable' && name !== 'AppendUnknown') || performance.now() > untilMs)
       throw failed.reason;
-    // Pause, because the log may recover, and so that Ctrl-C is noticed even if appends fail immediately.
+    // Pause to give the log time to recover, and so that Ctrl-C is noticed even if appends fail immediately.
     await backoff.pause(session.signal);
   }
 }
@@ -238,7 +240,7 @@ async function* readRecords(dir: string, { segments }: Manifest): AsyncIterable<
   for (const segment of segments) for await (const records of readSegment(dir, segment)) yield* records;
 }
 
-/** Reads the log to its end, and returns the head of its chain. */
+/** Reads the log to its end, and returns its head, which identifies the last valid commit. */
 async function readHead(log: ControlLog): Promise<Head & { readonly isEmpty: boolean }> {
   let head = emptyHead();
   const isEmpty = (await log.end()) === 0;
@@ -270,7 +272,7 @@ function notEmptyError(why: string, cause?: Error): CliError {
   });
 }
 
-/** Writes the databases. Until `usage.db` gets its final name, which happens last, a repeated restore starts afresh. */
+/** Writes the databases. `usage.db` gets its final name last; until then, a repeated restore starts from scratch. */
 async function writeData(
   dir: string,
   dataDir: string,
@@ -295,7 +297,7 @@ async function writeData(
   }
 }
 
-/** Prepares `usage.db` to read the new usage topic from its start. Rows already in its totals are recognised. */
+/** Prepares `usage.db` to read the new usage topic from its start. Rows already in its totals are not counted again. */
 function adoptUsage(path: string): readonly PoolTotal[] {
   const store = openUsageStore(path);
   try {
@@ -307,8 +309,8 @@ function adoptUsage(path: string): readonly PoolTotal[] {
 }
 
 /**
- * Writes counters for the usage that was lost with the old gateways, computed from the totals. They belong to a replica that
- * the control planes publish.
+ * Writes counters for usage that was lost with the old gateways. The lost usage is the difference between the totals and the
+ * counters that are still known. The control planes publish these counters under a replica id of their own.
  */
 function replaceLostCounters(path: string, totals: readonly PoolTotal[], counted: PeriodUse): void {
   const entries = totals.map(({ organisation, period, tokens, requests }): CounterEntry => {

@@ -1,4 +1,4 @@
-/** `headgate tier` and `headgate model`. Their `set` changes only the given options. The tier of visitors is `anonymous`. */
+/** `headgate tier` and `headgate model`. Their `set` changes only the given options. The tier for visitors is `anonymous`. */
 
 import type { Anonymous, Model, Tier } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
@@ -239,10 +239,10 @@ function readTier(
   return id === anonymous ? api.run('anonymous.get', { wave }) : api.run('tier.get', { id, wave });
 }
 
-/** Maximum number of attempts. Several are needed, because nodes that go up or down also move the log. */
+/** Maximum number of attempts to write. One is often not enough, because nodes that go up or down also add to the log. */
 const attemptsMax = 10;
 
-/** Replaces a resource by the result of `merge`. If the log moves meanwhile, merges again, so that no change is lost. */
+/** Replaces a resource with the result of `merge`. If the log grows meanwhile, merges again, so that no change is lost. */
 async function replace<Found>(
   session: Session,
   name: OperationName,

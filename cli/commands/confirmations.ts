@@ -1,4 +1,4 @@
-/** Waits until every gateway has confirmed a position. Until the deadline, an unreachable control plane is polled again. */
+/** Waits until every gateway has confirmed a position. If the control plane is unreachable, retries until the deadline. */
 
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { AdminClient } from '../admin-client/admin-client.ts';
@@ -85,7 +85,7 @@ async function poll(session: Session, position: number, waitSeconds: number): Pr
     }
     if (last.complete || elapsed() >= waitSeconds) return last;
     reportProgress(session, last.gateways, elapsed());
-    // Usually the control plane holds the request open. If it responds at once, wait, so that polling is no busy loop.
+    // The control plane usually holds the request open. If it responds at once, pause here to avoid a busy loop.
     const earlySeconds = pollPauseSeconds - (elapsed() - polledAt);
     await pause(session, Math.max(0, Math.min(earlySeconds, waitSeconds - elapsed())));
   }
@@ -102,7 +102,7 @@ function confirmations(api: AdminClient, position: number, timeoutSeconds: numbe
   return api.run('confirmations.get', waited, Math.ceil(seconds * 1000) + 10_000);
 }
 
-/** Merges two polls. A confirmed gateway keeps its time. Other times are counted from the start of the whole wait. */
+/** Merges the results of two polls. Confirmed gateways keep their time; other times count from the start of the wait. */
 function merge(
   before: readonly Confirmation[],
   now: readonly Confirmation[],

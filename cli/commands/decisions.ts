@@ -50,7 +50,7 @@ async function exportDecisions(session: Session, { since, gateway }: Options): P
   throw new CliError('the export ended early', { type: 'ConnectionLost', next: 'try again' });
 }
 
-/** Whether a line is the last one, which names the gateways that did not answer. */
+/** Whether this is the last line of the response, which names the gateways that did not respond. */
 function isEnd(line: string): boolean {
   return line.startsWith('{"unanswered":');
 }

@@ -1,4 +1,4 @@
-/** `headgate doctor` reports problems, each with a code, its object and the next step. It prints little if all is well. */
+/** `headgate doctor` reports problems, each with a code, the affected object and the next step. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { type DoctorGroup, doctorGroups } from '../../control-plane/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../control-plane/doctor/diagnose.ts';
@@ -74,7 +74,7 @@ export function registerDoctor(program: Command, io: Io): void {
   doctor.command.helpGroup(helpGroups.healthy);
 }
 
-/** Groups of checks that need no control plane. A log or certificate is checked only if an environment variable names it. */
+/** Groups of checks that do not need a control plane. They check a log or certificate only if a variable names it. */
 const preGroups: readonly DoctorGroup[] = ['machine', 'log', 'console'];
 /** Codes of the checks that already work before a process is started. */
 const preCodes = new Set(['HG2001', 'HG2009', 'HG2010', 'HG2011', 'HG8001']);
@@ -84,7 +84,7 @@ function selectGroups({ only, skip = [], pre }: DoctorOptions): readonly DoctorG
   return doctorGroups.filter((group) => wanted.includes(group) && !skip.includes(group));
 }
 
-/** Selects this machine's checks. Ports are checked only if named or with --pre, because running processes use theirs. */
+/** Selects what to check on this machine. Ports are checked only if named or with --pre, because processes occupy theirs. */
 function machineQuery({ data, pre = false, ports: wanted }: DoctorOptions): MachineQuery {
   return { data, ports: wanted ?? (pre ? defaultPorts : undefined) };
 }

@@ -1,4 +1,4 @@
-/** Formats an explanation to fit the terminal. If output is not a terminal, each step is one line, easy to search. */
+/** Formats an explanation to fit the terminal. If output is not a terminal, prints one line per step for easy searching. */
 import type { ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
 import type { Line, Part } from '../terminal/render.ts';
 
@@ -88,7 +88,7 @@ function stepsLines({ steps, decisive }: Explanation, columns: number | undefine
   );
 }
 
-/** Finds the step that refused the request. `own nodes` never does, because the pool is tried after it. */
+/** Finds the step that refused the request. `own nodes` never counts as that step, because the pool is tried after it. */
 function findRefusal(steps: readonly ExplainedStep[]): number {
   return steps.findIndex(({ result, step }) => result === 'refused' && step !== 'own nodes');
 }
@@ -133,7 +133,7 @@ function eventText({ type, position, by, why }: NonNullable<ExplainedStep['becau
   return [type, position, by, why && `"${why}"`].filter(Boolean).join(' ');
 }
 
-/** Formats the commands that would help. On a narrow terminal, each gets its own line, so that it can be copied. */
+/** Lists commands that would get the request served. On a narrow terminal, each gets its own line for easy copying. */
 function wouldTexts(would: readonly string[], columns: number | undefined): string[] {
   if (would.length === 0) return [];
   const line = `be served with: ${would.join('  · or: ')}`;

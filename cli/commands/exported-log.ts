@@ -1,4 +1,4 @@
-/** Reads an untrusted export: lines `{"offset","value":BASE64,"signature"?:BASE64}` in log order, with original offsets. */
+/** Reads an untrusted export of the log. Lines are `{"offset","value":BASE64,"signature"?:BASE64}` with original offsets. */
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { streamNamed } from '../../shared/runtime/named-file.ts';

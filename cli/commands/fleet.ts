@@ -1,4 +1,4 @@
-/** `headgate apply`, `diff`, `export` and `validate`: the fleet as one file. `validate` works without a control plane. */
+/** `headgate apply`, `diff`, `export` and `validate` work on a fleet file. Only `validate` does not need a control plane. */
 import type { Command } from 'commander';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import type { Fleet } from '../../schemas/events/fleet.ts';
@@ -136,7 +136,7 @@ async function apply(session: Session, { file, prune, atomic }: ApplyOptions): P
 
 type ApplyAnswer = OperationAnswer<'fleet.apply'>;
 
-/** Applies the file in several calls. Each compares it with the current state, so an interrupted apply can continue. */
+/** Applies the file in several calls. Each compares the file with the current state, so an interrupted apply can continue. */
 async function applyInParts(session: Session, body: OperationInput<'fleet.apply'>): Promise<ApplyAnswer> {
   const first = await (await session.apiInParts('first')).run('fleet.apply', body);
   if (session.writesNothing || isStaged(first)) return first;
@@ -144,7 +144,7 @@ async function applyInParts(session: Session, body: OperationInput<'fleet.apply'
   const changes = [...first.changes];
   const warnings = new Set(first.warnings);
   let last = first;
-  // Continue after a repeated command too, because the original may have been interrupted before it was complete.
+  // If this call repeated an earlier command, continue, because that command may have applied only part of the file.
   while (last.remaining !== undefined || (last.repeated && session.globals.commandId === undefined)) {
     const { remaining = 0, position: at } = last;
     session.note(`applied ${changes.length} of ${changes.length + remaining} changes, at position ${at}`);

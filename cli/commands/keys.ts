@@ -46,7 +46,7 @@ interface Use {
 }
 type Uses = ReadonlyMap<string, Use>;
 
-/** Reads when keys were last used. Returns undefined for past states or if usage is unreadable. Keys are listed anyway. */
+/** Reads when each key was last used. Returns undefined for past states or if usage is unreadable; keys are listed anyway. */
 async function readUses(session: Session, query: OperationInput<'usage.keys'>): Promise<Uses | undefined> {
   if (session.globals.at !== undefined || session.out.format === 'name') return undefined;
   try {

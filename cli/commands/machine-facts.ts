@@ -62,7 +62,7 @@ function isFolder(path: string | undefined): path is string {
 
 const allAddresses = '0.0.0.0';
 
-/** Returns the ports in use on this machine. Each is tried only once, because two attempts would block each other. */
+/** Returns the ports in use on this machine. Each port is tried only once, because two attempts would block each other. */
 async function findTakenPorts(ports: readonly number[]): Promise<number[]> {
   const unique = [...new Set(ports)];
   const found = await Promise.all(

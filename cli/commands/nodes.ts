@@ -80,7 +80,7 @@ const draining = (name: 'drain' | 'undrain', help: string): VerbRow =>
 /** Prints how many requests the node has in flight, if an agent reports this. */
 async function noteInFlight(session: Session, { id }: { readonly id: string }): Promise<void> {
   if (session.out.format !== 'table') return;
-  // Ignore an error, because the node is drained already.
+  // Ignore an error, because the node has already been drained.
   const { inFlight } = await (await session.api())
     .run('node.get', { id })
     .catch(() => ({ inFlight: undefined }));

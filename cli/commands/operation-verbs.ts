@@ -24,14 +24,14 @@ export interface Field<Value> {
 
 type Need = 'required' | 'option';
 const asIs = <Value>(raw: unknown) => raw as Value | undefined;
-// For --no-… the value is false, which another field of the same name reads.
+// A `--no-…` option yields false. Ignore it here, because another field of the same name reads it.
 const asText = (raw: unknown) => (typeof raw === 'string' ? raw : undefined);
 
 export function textField(flags: string, summary: string, need: Need = 'option'): Field<string> {
   return { flags, declare: (verb) => verb[need](flags, summary), read: asText };
 }
 
-/** Declares an option with a text. An empty text counts as not given. */
+/** Declares an option that takes a text. An empty text counts as not given. */
 export function nonEmptyTextField(flags: string, summary: string): Field<string> {
   return { ...textField(flags, summary), read: (raw) => asText(raw) || undefined };
 }
@@ -67,7 +67,7 @@ export const sinceField = parsedField(
   parseMomentOption,
 );
 
-/** Option of verbs that show a row that an open change may replace. */
+/** Option for verbs that show a resource. It also shows the version that an open change applies in its waves. */
 export const waveField = flagField(
   '--wave',
   'also show the row that applies at gateways in a wave of the open change',
@@ -94,7 +94,7 @@ type FieldRows = Readonly<Record<string, Field<unknown> | readonly Field<unknown
 interface OperationVerb<Name extends OperationName> {
   /** Signature with operands as help shows it, then the summary and examples. */
   readonly verb: readonly [signature: string, summary: string, ...examples: string[]];
-  /** Input fields that the operands set. The default is the parameters of the operation's path. */
+  /** Input fields that the operands set. By default, these are the parameters in the operation's path. */
   readonly operands?: readonly (keyof OperationInput<Name> & string)[];
   /** Values that operands may have, by operand. */
   readonly allowed?: Readonly<Record<string, readonly string[]>>;
@@ -122,7 +122,7 @@ interface WriteVerb<Name extends OperationName> extends OperationVerb<Name> {
   /** Returns the id to print. The default is the last operand. */
   id?(input: OperationInput<Name>, answer: Resource): string;
   readonly done: string | ((input: OperationInput<Name>) => string);
-  /** Completes the question "type NAME to …". Omit it if the command does not lose anything. */
+  /** Text that completes the question "type NAME to …". Omit it for commands that do not destroy anything. */
   confirm?(input: OperationInput<Name>): string;
   /** Throws a usage error if the input is inconsistent. */
   check?(input: OperationInput<Name>, session: Session): void;
@@ -154,7 +154,7 @@ type Work<Name extends OperationName> = (
   operands: readonly string[],
 ) => Promise<void>;
 
-/** Creates a verb whose input is declared and whose handler is custom. */
+/** Creates a verb with declared input and a custom handler. */
 export function customVerb<Name extends OperationName>(
   name: Name,
   row: OperationVerb<Name>,
@@ -249,7 +249,7 @@ const pageFields: { readonly [Key in keyof PageInput]-?: Field<PageInput[Key]> }
   after: textField('--after <cursor>', 'continue after this cursor, which the previous page printed'),
 };
 
-/** Creates a verb that runs an operation and prints the response with a function of its own. */
+/** Creates a verb that runs an operation and prints the response with a custom function. */
 export function runVerb<Name extends OperationName>(name: Name, row: OwnVerb<Name>): VerbRow {
   return customVerb(name, row, async (session, input, operands) => {
     const what = row.confirm?.(input);
@@ -273,7 +273,7 @@ export function writeVerb<Name extends OperationName>(name: Name, row: WriteVerb
   });
 }
 
-/** Checks that the ids can be sent, then asks the user to confirm the command. */
+/** Checks that the ids are valid, then asks the user to confirm the command. */
 export async function confirmCommand(
   session: Session,
   name: OperationName,

@@ -58,7 +58,7 @@ function commandLine({ method, path, body }: UndoCommand): string {
 
 const opposite: Readonly<Record<string, string>> = { create: 'remove', remove: 'create' };
 
-/** Returns the change that would reverse a row's change. */
+/** Returns the inverse of a row's change. */
 function reverseChange({ action, fields, ...row }: Resource): Resource {
   const list = (Array.isArray(fields) ? fields : []) as Resource[];
   return {

@@ -71,7 +71,7 @@ export async function replayDecide(
   await reportAll(session, counts);
 }
 
-/** Parses --at, which must be a position here. Only a control plane could convert a time, and there may be none. */
+/** Parses --at, which must be a position here. Only a control plane could convert a time, and none may be running. */
 function parseReplayPosition(at: string | undefined): number | undefined {
   if (at === undefined) return undefined;
   if (/^[1-9][0-9]{0,14}$/.test(at)) return Number(at);
@@ -114,7 +114,7 @@ function groupByPosition(
   return groups;
 }
 
-/** Folds the log once. Yields each wanted position when the state has reached it. */
+/** Folds the log once. Yields each wanted position as soon as the state has reached it. */
 async function* foldToPositions(
   session: Session,
   snapshot: Snapshot,

@@ -96,7 +96,7 @@ async function show(session: Session, snapshot: Snapshot, isVerified: boolean): 
   if (halt || divergedAt !== null || differing.length > 0) throw new Exit(1);
 }
 
-/** Error if an export cannot be folded because it does not begin with the log's first commit. */
+/** Creates the error for an export that does not begin with the log's first commit and so cannot be folded. */
 function laterBeginningError(first: number): CliError {
   return new CliError(`the input begins at position ${first}, but a replay needs all commits before it`, {
     type: 'NotFound',
@@ -124,7 +124,7 @@ async function foldAll(
   for await (const batch of records) {
     if (session.signal.aborted) throw interrupted();
     first ??= batch[0] && parseCommit(batch[0].value)?.seq;
-    // Drop records after `to`, because none of them can be the next commit until `to` is reached.
+    // Drop commits after `to`, because the fold must not go past that position.
     const wanted = batch.filter(({ value }) => to === undefined || (parseCommit(value)?.seq ?? 0) <= to);
     snapshot.apply(wanted);
     if (snapshot.halt || (to !== undefined && snapshot.seq >= to)) return first;

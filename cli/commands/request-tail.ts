@@ -1,4 +1,4 @@
-/** Live tail of requests. It reconnects after a lost connection, and neither loses nor repeats a request. */
+/** Live tail of requests. Reconnects when the connection drops, and neither loses nor repeats a request. */
 import type { OperationInput } from '../../schemas/admin/admin.ts';
 import { type RequestsMessage, requestsPerPageMax } from '../../schemas/admin/requests.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';

@@ -6,7 +6,7 @@ import type { Resource } from '../admin-client/answers.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 
-/** Where to write the secret. A file is created before the secret, so that a full disk cannot lose it. */
+/** Destination of a secret. A file is created before the command is sent, so that the secret always has a place to go. */
 export interface SecretOutput {
   readonly file?: { readonly path: string; readonly descriptor: number };
 }
@@ -54,7 +54,7 @@ export interface SecretLabels {
   readonly revoke: string;
 }
 
-/** Prints the secret. Throws a `CliError` if the response lacks it, which happens if the command was repeated. */
+/** Prints the secret. Throws a `CliError` if the response does not contain it, as when the command was sent before. */
 export async function showSecret(
   session: Session,
   place: SecretOutput,

@@ -37,7 +37,7 @@ export async function probeStacks(
   return { gateway: new URL(probe).host, foreign: await ask(stack), missing: await ask(missingStack) };
 }
 
-/** Returns a response's status and body. A caller could not tell stacks apart by anything else. */
+/** Returns a response's status and body, because a caller could tell stacks apart only by these. */
 function requestAnswer(gateway: URL, host: string, key: string): Promise<string> {
   const send = gateway.protocol === 'https:' ? requestHttps : requestHttp;
   return new Promise((resolve, reject) => {

@@ -12,7 +12,7 @@ export interface StateFile {
   readonly digest: string;
   readonly digests: Readonly<Record<string, string>>;
   readonly rows: number;
-  /** Whether the rows match the digests, and the log contains no checkpoint that differs. */
+  /** Whether the rows match their digests, and the digests match the log's checkpoint if there is one. */
   readonly verified: boolean;
   /** Tables whose rows do not match their digests. */
   readonly differing: readonly string[];

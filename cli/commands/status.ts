@@ -52,7 +52,7 @@ async function statusLines(session: Session, api: AdminClient, replica: Replica)
       ? []
       : [bad('halted', replica.halted), next('headgate doctor --only log')]),
   ];
-  // All other parts exist only for the present state.
+  // The remaining sections exist only for the present, so --at shows only the log.
   if (session.globals.at !== undefined) return log;
   const [gateways, nodes, refused, findings] = await Promise.all([
     answerOrError(api.run('gateway.list')),

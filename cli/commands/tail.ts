@@ -28,7 +28,7 @@ const queueMax = 10_000;
 const failuresMax = 8;
 const backoffMsMax = 5000;
 const pingEveryMsDefault = 10_000;
-/** Consecutive unanswered pings that end a connection. A time limit would not do, because this process may be suspended. */
+/** Number of unanswered pings in a row that ends a connection. A time limit would misfire if this process was suspended. */
 const unansweredMax = 3;
 const handshakeMsMax = 10_000;
 /** Time in ms after which a socket is terminated if its peer does not respond to the close frame. */
@@ -54,7 +54,7 @@ export async function tail(
     for (const event of items) await show(session, out, event);
     return;
   }
-  // This call also checks the token, because a refused upgrade has no readable error.
+  // This call also checks the token, because a refused WebSocket upgrade does not say why it was refused.
   const status = await api.run('status.get');
   const follower = new EventTail(
     session,
@@ -66,7 +66,6 @@ export async function tail(
   await follower.run(backoffMs, pingEveryMs);
 }
 
-/** Prints one event as one line. */
 async function show(session: Session, out: Renderer, event: Resource): Promise<void> {
   const { position, at, type, by } = event;
   const sentence = `${cellText(by)} ${printable(describeEventWithReason(event))}`;

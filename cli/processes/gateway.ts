@@ -41,7 +41,7 @@ function parseStackPorts(value: string, before: readonly StackPort[] = []): Stac
 
 const originForm = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*,]+$/;
 
-/** Parses origins, written as browsers send them. Refuses wildcards and `null`, which would admit pages that nobody named. */
+/** Parses CORS origins, written as browsers send them. Refuses wildcards and `null`, which would admit unnamed sites. */
 function parseCorsOrigins(value: string, before: readonly string[] = []): string[] {
   const added = value.split(',').map((text) => {
     const origin = text.trim();
@@ -163,7 +163,7 @@ function readOperatorToken(): string | undefined {
 }
 
 async function run(options: Options): Promise<void> {
-  // On a single core, parallel garbage collection only makes its threads compete with the one that waits for them.
+  // On a single core, parallel garbage collection is slower, because its threads compete with the thread that waits for them.
   if (availableParallelism() === 1) setFlagsFromString('--no-parallel-scavenge');
   const gatewayToken = requireDistinctToken(readOperatorToken(), requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');

@@ -16,7 +16,7 @@ import { Certificate, ExtraAuthorities } from '../../shared/runtime/tls.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 
 declare const kindOfValue: unique symbol;
-/** An option of a process and the type of its value. It is created when used, because creating it reads its variable. */
+/** An option of a process and the type of its value. It is created only on use, because creating it reads its variable. */
 export type ProcessOption<Value> = (() => Option) & { readonly [kindOfValue]: Value };
 
 /** Values of a table of options, under the names that commander gives them. */
@@ -76,7 +76,9 @@ function declare(
 
 const unchanged = (text: string): string => text;
 
-/** Declares an option with a value. Its variable is `HEADGATE_` and its name in capitals. An empty one counts as unset. */
+/**
+ * Declares an option with a value. Its variable is `HEADGATE_` plus its name in capitals. An empty variable counts as unset.
+ */
 export const option = declare((made, flags) => {
   const variable = variableName(flags);
   return environment[variable]?.trim() === '' ? made : made.env(variable);
@@ -90,7 +92,7 @@ function notBlank(text: string): string {
   throw new InvalidArgumentError('It is empty: give it a value, or unset it.');
 }
 
-/** Declares a flag without a value. The values `true` and `1` of its variable set it; see `isOn`. */
+/** Declares a flag without a value. Its environment variable turns it on if set to `true` or `1`; see `isOn`. */
 export function flag(flags: string, description: string): ProcessOption<boolean | undefined> {
   const make = (): Option => new Option(flags, `${description} (env: ${variableName(flags)}=true)`);
   return make as ProcessOption<boolean | undefined>;
@@ -172,7 +174,7 @@ export function parseUrls(value: string, before: readonly string[] = []): string
   return [...before, ...value.split(',').map(parseUrl)];
 }
 
-/** Parses a repeatable option. One value may contain several, separated by commas. */
+/** Parses a repeatable option whose value may be a comma-separated list. */
 function parseList(value: string, before: readonly string[] = []): string[] {
   return [...before, ...value.split(',')];
 }
@@ -307,7 +309,7 @@ export function connectionLimits(
   };
 }
 
-/** Logs a warning if memory budgets are smaller than usual because this process may use little memory. */
+/** Logs a warning if memory budgets are smaller than usual because this process has a low memory limit. */
 export function reportMemoryLimit(logger: Pick<Logger, 'warn'>): void {
   const max = memoryMax();
   if (max === undefined) return;
@@ -317,7 +319,7 @@ export function reportMemoryLimit(logger: Pick<Logger, 'warn'>): void {
   );
 }
 
-/** Loads the certificate. Returns undefined if neither file is given. Throws an Error if only one is, or one is unusable. */
+/** Loads the certificate. Returns undefined if no file is given. Throws if only one file is given, or if one is unusable. */
 export function loadCertificate({ tlsCert: cert, tlsKey: key }: ProcessOptions): Certificate | undefined {
   if (cert !== undefined && key !== undefined)
     return usingOption('--tls-cert and --tls-key', () => new Certificate({ cert, key }));

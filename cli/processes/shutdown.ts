@@ -35,7 +35,7 @@ export function closeOnSignal(
   process.on('SIGINT', onSignal);
 }
 
-/** Closes a child process of `headgate dev` when its parent ends or crashes, which it notices by their closed channel. */
+/** Closes a child process of `headgate dev` when its parent ends or crashes, because this closes the channel between them. */
 export function closeWithParent(close: () => void): void {
   if (process.send === undefined) return;
   // Check first, because the parent may have ended already.

@@ -70,13 +70,13 @@ function moreLines(count: number): string[] {
   return count > rowsMax ? [`… and ${groupDigits(count - rowsMax)} more; -o json has all`] : [];
 }
 
-/** Returns `in the last hour`, or a later start if some gateway had too many requests to go back an hour. */
+/** Returns `in the last hour`, or a later start if some gateway's records do not go back an hour because it was too busy. */
 function servedPeriod({ since }: RecordedEffect): string {
   const isWholeHour = Date.parse(since) < wallClockMs() - hourMs + toleranceMs;
   return isWholeHour ? 'in the last hour' : `since ${since.slice(11, 16)} UTC`;
 }
 
-/** Names the gateways that did not respond. The requests of some of them are known from reports. */
+/** Names the gateways that did not respond. The requests of some of them are still known from reports. */
 function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: RecordedEffect): string[] {
   const reported = gatewaysSilent.filter((name) => !unseen.includes(name));
   return [
@@ -105,7 +105,7 @@ function rowLines(changes: NonNullable<Effect['changes']>): string[] {
   return [...changeLines(changes.slice(0, rowsMax)), ...moreLines(changes.length)];
 }
 
-/** Whether any answers or limits would differ or, if no served request could show that, any rows. */
+/** Whether any responses or limits would differ. Changed rows count, too, but are known only if no request was served. */
 function hasEffect({ recorded, limits, changes = [] }: Effect): boolean {
   return (recorded?.differ ?? 0) + limits.length + changes.length > 0;
 }
@@ -129,7 +129,7 @@ function plural(count: number, what: string): string {
 /** Time in ms to wait for the effect. Gateways have five seconds to send the requests that they recorded. */
 const timeoutMs = 8000;
 
-/** Returns notes without colour about a command that is about to be sent. Empty if it would not change any answer. */
+/** Returns uncoloured notes about a command that is about to be sent, or no notes if it would not change any response. */
 export async function effectNotes(
   { api, out }: { readonly api: AdminClient; readonly out: Renderer },
   { name, input }: { readonly name: OperationName; readonly input: object },

@@ -73,7 +73,7 @@ function toFaults(document: Document, issue: z.core.$ZodIssue): { offset: number
 interface Location {
   /** Whether every part of the path exists. */
   readonly found: boolean;
-  /** Offset at which the value starts or, if it does not exist, the innermost existing node around it. */
+  /** Offset at which the value starts or, if it does not exist, at which the innermost existing node around it starts. */
   readonly offset: number;
   /** Offset at which the value's key starts, or `offset` if the value has no key. */
   readonly keyOffset: number;

@@ -58,7 +58,7 @@ function homeOrRoot(): string {
 /** Streams whose reader has closed them. */
 const closedStreams = new WeakSet<Writable>();
 
-/** Writes text and waits for a slow reader, so that the buffer stays bounded. Drops the text if the reader has gone. */
+/** Writes text and waits for a slow reader to keep the buffer bounded. Drops the text if the reader has closed the stream. */
 export async function writeAll(stream: Writable, text: string | Uint8Array): Promise<void> {
   if (closedStreams.has(stream)) return;
   await new Promise<void>((resolve, reject) =>
@@ -68,7 +68,7 @@ export async function writeAll(stream: Writable, text: string | Uint8Array): Pro
   );
 }
 
-/** Writes a part of an output of unknown length, such as a tail. Ends the command if the reader has gone. */
+/** Writes one piece of an open-ended output, such as a tail. Ends the command if the reader has closed the stream. */
 export async function writePiece(stream: Writable, text: string | Uint8Array): Promise<void> {
   await writeAll(stream, text);
   if (closedStreams.has(stream)) throw new Exit(0);

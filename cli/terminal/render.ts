@@ -175,7 +175,7 @@ export class Renderer {
   }
 }
 
-/** Formats rows below their headings. With the widths of the previous page (`before`), continues its table instead. */
+/** Formats rows below their headings. If the previous page's widths (`before`) are given, continues its table instead. */
 function renderTable(
   items: readonly Resource[],
   columns: readonly Column[],

@@ -1,4 +1,4 @@
-/** The run of one command. Commands must use its options, client and output, so that tests can replace them. */
+/** Context of one command. Commands must use its options, client and output, so that tests can replace them. */
 import type { Command } from 'commander';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { isTurning } from '../../schemas/admin/turned-answers.ts';
@@ -77,7 +77,7 @@ export class Session {
     return this.#connect({ at: undefined });
   }
 
-  /** Returns a client for a command that may need several commits: for its first call, or for the calls that continue it. */
+  /** Returns a client for a command that may need several commits: for its first call, or for the next ones. */
   apiInParts(call: 'first' | 'next'): Promise<AdminClient> {
     // Options that name a position or an id apply only to the first call.
     const own = call === 'next' && { ifAt: undefined, commandId: undefined, announce: undefined };

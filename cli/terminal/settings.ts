@@ -69,7 +69,7 @@ function readEnvironmentToken(io: Io): string | undefined {
   return undefined;
 }
 
-/** Validates a token. Otherwise fetch would quote an invalid one in its error message. */
+/** Validates a token, because fetch would quote an invalid token in its error message. */
 function checkedToken(token: string, source: string): string {
   if (isToken(token)) return token;
   throw usageError(
@@ -109,7 +109,7 @@ function locateContext(io: Io): LocatedContext {
 
 /** Reads the context file. Throws a `CliError` if another user could have written it. */
 function readTrusted(path: string): string {
-  // Do not block, because the path may be that of a named pipe.
+  // Do not block, because the path may refer to a named pipe.
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const stats = fstatSync(descriptor);

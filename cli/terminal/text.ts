@@ -5,7 +5,7 @@ import { wallClockMs } from '../../shared/runtime/clock.ts';
 
 /** Formats JSON that is safe to print. JSON itself does not escape U+007F to U+009F or marks of text direction. */
 export function printableJson(value: unknown, indent?: number): string {
-  // A raw line feed here is indentation, because JSON escapes those in strings.
+  // Keep line feeds, because they can only be indentation: JSON escapes line feeds in strings.
   return printable(JSON.stringify(value, null, indent), '\n');
 }
 

@@ -49,7 +49,7 @@ export function helpCommand(command: Command): string {
   return ['headgate', 'help', ...commandWords(command)].join(' ');
 }
 
-/** Finds the command that a command line names, as far as it names one, and the first word too many. */
+/** Finds the command that the longest prefix of a command line names, and the first word that does not belong to it. */
 export function findCommand(
   program: Command,
   argv: readonly string[],

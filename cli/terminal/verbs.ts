@@ -1,4 +1,4 @@
-/** Builds nouns and verbs in a uniform way. Their help starts with examples, and actions are declared in only one way. */
+/** Builds nouns and verbs in a uniform way, so that their help starts with examples and their actions are declared alike. */
 import { type Command, Option } from 'commander';
 import { withExamples } from './examples.ts';
 import type { Io } from './io.ts';
