@@ -30,7 +30,7 @@ export interface ControlPlaneSettings {
   readonly trustedSigners?: readonly string[] | undefined;
   /** Returns a node credential by name. */
   readonly nodeCredentials?: CredentialSource;
-  /** Seconds from reporting not ready to refusing new connections. Default: 0. */
+  /** Seconds between reporting itself as not ready and refusing new connections. Default: 0. */
   readonly drainDelaySeconds?: number;
   /** Seconds that requests in flight may take after new connections are refused. Default: 5. */
   readonly drainTimeoutSeconds?: number;
@@ -46,7 +46,7 @@ export interface ControlPlaneSettings {
    * Time in ms after which a key that has ended is removed from the state. Default: 90 days. If infinite, no key is removed.
    */
   readonly forgetKeysAfterMs?: number | undefined;
-  /** Intervals at which nodes are probed and scanned, where they differ from the defaults. */
+  /** Intervals at which nodes are probed and scanned, if they differ from the defaults. */
   readonly nodeIntervals?: Partial<NodeIntervals> | undefined;
   /** Minimum pause between two passes of the background verification, in ms. Default: 3 s. */
   readonly verifyPauseMs?: number | undefined;

@@ -81,7 +81,7 @@ async function firstAnswers(
   };
 }
 
-/** Embeds the answers in the HTML document, in a block that browsers do not execute. The result must not be cached. */
+/** Embeds the API responses in the HTML document, in a block that browsers do not execute. The result must not be cached. */
 function embedAnswers({ byPath, cookie }: FirstAnswers, document: string): StaticAnswer {
   const block = `<script type="application/json" id="answers">${JSON.stringify(byPath).replaceAll('<', '\\u003c')}</script>`;
   return {
@@ -180,7 +180,7 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
         .type('text/plain; charset=utf-8')
         .send('the pages are not built; run: npm run build\n');
     const isPage = pagePaths.test(path);
-    // A page never waits for the log. Without the answers it only loads more slowly.
+    // Pages are served without waiting for the log. A page without embedded responses only loads more slowly.
     const hasAnswers = isPage && !path.startsWith('/sign-in') && ended.isReady();
     const answers = hasAnswers && (await firstAnswers(app, request));
     const file = answers
@@ -191,7 +191,7 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
   });
 }
 
-/** Answers 404: people get a page with a way back, and anything that loads a file gets one line of text. */
+/** Sends a 404: a page with a link back if the client accepts HTML, otherwise one line of text. */
 function sendMistyped(files: StaticFiles, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const page = request.headers.accept?.includes('text/html') ? files.find('/index.html', {}) : undefined;
   if (page) return reply.code(404).headers(page.headers).send(page.body);

@@ -1,4 +1,4 @@
-/** Server-sent events for pages: a stream of folded positions, for operators with events, and a stream of requests. */
+/** Server-sent events for pages: a stream of folded positions, which also has events for operators, and one of requests. */
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';
@@ -14,7 +14,7 @@ import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.t
 
 /** Maximum number of events in one message. For larger batches only the position is sent, and the page reloads its lists. */
 const eventsPerMessageMax = 200;
-/** Interval in ms between pulses, shorter than the silence that proxies allow. Each also checks the session and its role. */
+/** Interval in ms between pulses, shorter than the silence that proxies allow. Each pulse also checks session and role. */
 const pulseMs = 15_000;
 /** Types of events after which sessions and roles are checked at once. */
 const endingTypes = /^(?:session\.ended|member\.|organisation\.removed)/;

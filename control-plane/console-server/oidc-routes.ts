@@ -15,7 +15,7 @@ import type { Identity } from './sessions.ts';
 import type { SignInOptions } from './sign-in-routes.ts';
 
 const beginSchema = z.strictObject({ invitation: z.string().max(1024).optional() });
-/** Maximum length of a provider's answer in the query. Longer answers are rejected. */
+/** Maximum length of a provider's response in the query. Longer responses are rejected. */
 const queryLengthMax = 8192;
 const path = '/oidc/callback';
 
@@ -51,7 +51,7 @@ export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOp
     const address = peerPrefix(request.raw.socket.remoteAddress);
     const state = begunState(provider, sealed, query);
     const begun = state === undefined ? 'used' : calls.begin(state, address);
-    // Keeps the cookie in this case, so that the browser can reload the provider's answer.
+    // Keeps the cookie, so that the browser can try again by reloading the callback.
     if (begun !== 'begun')
       return reply.redirect(`/sign-in?failed=${begun === 'busy' ? 'busy' : 'expired'}`, 303);
     setCookie(request, reply, options, '', 0);
@@ -66,7 +66,7 @@ export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOp
   });
 }
 
-/** Returns the identity from the provider's answer. If the sign-in carries an invitation, also makes the person a member. */
+/** Returns the identity from the provider's response. If the sign-in carries an invitation, also adds the member. */
 async function identified(
   { context, sessions, links, provider }: OidcRoutesOptions,
   sealed: string,
@@ -74,7 +74,7 @@ async function identified(
 ): Promise<Identity> {
   const { identity, invitation, issuer, subject } = await provider.finish(sealed, query);
   const { person, operator } = identity;
-  // Logs the provider's values, because events contain only an operator id, from which they cannot be derived.
+  // Logs the issuer and subject, because events contain only an operator id, from which they cannot be derived.
   if (operator !== undefined)
     context.logger.info({ operator, issuer, subject }, 'an operator signed in through the identity provider');
   if (invitation !== undefined && person !== undefined)
@@ -82,7 +82,7 @@ async function identified(
   return identity;
 }
 
-/** Returns the state of the sign-in that this browser began, or undefined if the query does not answer it. */
+/** Returns the state of the sign-in that this browser began, or undefined if the query is not the response to it. */
 function begunState(provider: Oidc, sealed: string, query: string): string | undefined {
   if (query.length > queryLengthMax) return undefined;
   const state = new URLSearchParams(query).get('state') ?? '';
@@ -103,7 +103,7 @@ class Failures {
 
   add(error: unknown): 'invitation' | 'provider' {
     const { name, message } = error instanceof Error ? error : new Error('unknown');
-    // Omits the rest of the error, because its cause may contain the provider's answer.
+    // Omits the rest of the error, because its cause may contain the provider's response.
     this.#fields = { name, reason: message };
     const kind = error instanceof CommandError && error.type !== 'LogUnavailable' ? 'invitation' : 'provider';
     this.#line.add(kind);
@@ -121,7 +121,7 @@ function cookieName({ headers }: FastifyRequest, { isTls }: OidcRoutesOptions): 
 
 /**
  * Sets the sign-in cookie. It is `SameSite=Lax`, because the provider's page sends the browser back. The prefix `__Host-`
- * requires the path `/`, and prevents other hosts of the same domain from setting a sign-in of their own.
+ * requires the path `/`, and prevents other hosts of the same domain from setting this cookie.
  */
 function setCookie(
   request: FastifyRequest,

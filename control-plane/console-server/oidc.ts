@@ -95,7 +95,7 @@ export class Oidc {
     return transaction !== undefined && transaction.endsMs > wallClockMs() && transaction.state === state;
   }
 
-  /** Exchanges the code in an answer (`?code=…&state=…`) for the identity. Rejects if any part does not match the sign-in. */
+  /** Exchanges the code in a response (`?code=…&state=…`) for the identity. Rejects if any part does not match. */
   async finish(sealed: string, query: string): Promise<CompletedSignIn> {
     const transaction = this.#sealer.open(sealed, transactionSchema);
     if (!transaction || transaction.endsMs <= wallClockMs()) throw new Error('no sign-in is in progress');

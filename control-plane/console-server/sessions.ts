@@ -1,6 +1,6 @@
 /**
- * Console sessions. Each is sealed in a cookie, so every replica can read it and none stores it. Ending a session early is an
- * event in the log. Roles are looked up in the state at every request. A session from a link never has more rights than
+ * Console sessions. Each is sealed in a cookie, so every replica can read it and no replica stores it. Ending a session early
+ * is an event in the log. Roles are looked up in the state at every request. A session from a link never has more rights than
  * whoever issued the link.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
@@ -23,7 +23,7 @@ import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
 import { linksSubject, memberSubject, sessionMsMax, sessionSubject } from '../sessions/subjects.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 
-/** Duration in ms of sessions with rights from the provider, which must then sign the person in again. */
+/** Duration in ms of sessions with rights from the identity provider. After that, the person must sign in again. */
 const providerRightsMs = 3600_000;
 const idleMs = 3600_000;
 /** Minimum time in ms between two renewals of a cookie. */
@@ -175,7 +175,7 @@ export class Sessions {
     const invitation = links.openInvitation(text);
     if (!invitation) throw new CommandError('Unauthorized', 'this invitation is no longer valid');
     const { organisation, role, by, id, endsMs } = invitation;
-    // An operator may make any number of invitations, so those do not count against the organisation's limit.
+    // An operator may make any number of invitations, so they do not count against the organisation's limit.
     const used = linkEnded(id, endsMs, by === undefined ? undefined : organisation);
     const joined = { type: 'member.set', data: { organisation, person, role } } as const;
     await ended.ready();

@@ -66,7 +66,7 @@ export function registerSignInRoutes(api: FastifyInstance, options: SignInOption
   );
 }
 
-/** Describes the current session to the page, which asks before a link replaces that session. */
+/** Describes the current session to the page, so that it can ask before a sign-in link replaces the session. */
 function shownSession(session: ConsoleSession | undefined): { readonly person: string | null } | null {
   return session ? { person: session.person ?? null } : null;
 }

@@ -1,8 +1,8 @@
-/** Checks of `doctor` on changes that are released in waves. */
+/** `doctor` checks for changes that are released in waves. */
 import { check, type DoctorCheck } from './check.ts';
 import { nextOfHalted } from './halted.ts';
 
-/** Hours after which an open change is reported, because releases take less time. The alert has the same limit. */
+/** Hours after which an open change is reported, because releases normally take less time. The alert has the same limit. */
 const openHoursMax = 24;
 
 const hoursText = (hours: number): string =>

@@ -1,4 +1,4 @@
-/** Defines checks of `doctor`. A check has a stable code and derives findings from the collected facts. */
+/** Defines what a `doctor` check is. A check has a stable code and derives findings from the collected facts. */
 import type { DoctorFacts } from './facts.ts';
 
 export const doctorGroups = [
@@ -86,14 +86,14 @@ export function only<Item>(item: Item | undefined): readonly Item[] | undefined 
   return item === undefined ? undefined : [item];
 }
 
-/** Clock difference in seconds above which it is reported. Reports take a moment to arrive, so smaller ones prove nothing. */
+/** Clock difference in seconds that is reported. Smaller ones prove nothing, because reports take a moment to arrive. */
 const clockWarnSeconds = 30;
 
 interface Clock {
   readonly clockAheadSeconds?: number | undefined;
 }
 
-/** Part that checks on wrong clocks share. They compare a process's clock with this replica's. */
+/** Fields shared by the checks that compare a process's clock with this replica's clock. */
 export const wrongClock = {
   level: 'warn',
   wrong: ({ clockAheadSeconds: ahead = 0 }: Clock) => Math.abs(ahead) > clockWarnSeconds,
@@ -115,7 +115,7 @@ interface CertificateFacts {
   readonly certificateFault?: string | undefined;
 }
 
-/** Part that checks on certificates share. They find certificates that expire soon or cannot be used. */
+/** Fields shared by the checks that find certificates that expire soon or cannot be used. */
 export const endingCertificate = {
   level: ({ daysLeft = 0, certificateFault: fault }: CertificateFacts) =>
     fault !== undefined || daysLeft < 0 ? 'fail' : 'warn',

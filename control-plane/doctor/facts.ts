@@ -1,4 +1,4 @@
-/** Facts that the checks of `doctor` examine. Other rooms collect them. Checks whose facts are unknown are skipped. */
+/** Facts that the `doctor` checks examine. They are collected elsewhere. Checks whose facts are unknown are skipped. */
 import type { Member, Tier } from '../../schemas/admin/admin.ts';
 import type { Overweight } from '../../schemas/events/overweight.ts';
 import type { LogInspection, TopicReading } from '../../shared/log/core/control-log.ts';
@@ -65,7 +65,7 @@ interface ControlPlaneFacts {
   readonly sameLog: boolean;
   readonly maySign: boolean;
   readonly silentSeconds: number;
-  /** Seconds by which this process's clock is ahead of the collecting replica's, or undefined if that is not known. */
+  /** Seconds by which this process's clock is ahead of the collecting replica's, or undefined if unknown. */
   readonly clockAheadSeconds?: number | undefined;
   readonly fault?: string | undefined;
 }
@@ -107,9 +107,9 @@ interface NodeFacts {
   readonly unansweredAt?: readonly string[] | undefined;
   /** Gateways to which the node reported more tokens in the last hour than a request can use. */
   readonly overstatedTo?: readonly string[] | undefined;
-  /** Unusual, ambiguous or unknown forms of the node's answers in the last hour, each with the model's name. */
+  /** Unusual, ambiguous or unknown forms of the node's responses in the last hour, each with the model's name. */
   readonly oddForms?: readonly string[] | undefined;
-  /** Whether the node reported more in the last hour than the log accepts from one node. */
+  /** Whether some of the node's reports were kept out of the log in the last hour, because they exceeded a limit. */
   readonly withheld?: boolean | undefined;
   /** Number of times that the node's health changed in the last hour. */
   readonly changesLastHour?: number | undefined;
@@ -147,7 +147,7 @@ interface LimitFacts {
   /** Tiers with a model whose weight exceeds the tier's concurrency. */
   readonly overweight: readonly Overweight[];
   readonly usageFaults: Readonly<Record<string, number>>;
-  /** Periods in which gateways' counters and usage rows have different numbers of tokens, although neither still changes. */
+  /** Periods in which gateways' counters and usage rows have different token counts, although both have stopped changing. */
   readonly counterDifferences: readonly {
     readonly organisation: string;
     readonly period: string;

@@ -1,16 +1,14 @@
-/** Checks of `doctor` on gateways and nodes. */
+/** `doctor` checks for gateways and nodes. */
 import { check, type DoctorCheck, defineChecks, endingCertificate, only, wrongClock } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
 import { hasOtherFold, otherFoldText } from './machine-checks.ts';
 
-/** Age in seconds of its freshness proof at which a gateway stops accepting keys, unless its policy is `serve`. */
+/** Age in seconds of a gateway's freshness proof at which it stops accepting keys, unless its policy is `serve`. */
 const fencesSeconds = 45;
 const freshWarnSeconds = 20;
 const silentWarnSeconds = 10;
-/**
- * Seconds of clock difference above which it is a failure, because it is more than drift and keys expire at the wrong time.
- */
+/** Clock difference in seconds that counts as a failure. It is more than drift, and keys expire at the wrong time. */
 const clockFailSeconds = 3600;
 
 /** Describes what happens to a gateway whose freshness proof has this age. */
@@ -22,7 +20,7 @@ function afterwards(seconds: number, policy: Gateway['stalePolicy']): string {
 
 type Gateway = NonNullable<DoctorFacts['gateways']>[number];
 
-/** Describes a gateway's silence. Its length is not known if only other replicas remember the gateway. */
+/** Describes a gateway's silence. The length is not known if only other replicas remember the gateway. */
 function silentText({ silentSeconds }: Gateway): string {
   return silentSeconds > silentWarnSeconds
     ? `it has not reported for ${Math.round(silentSeconds)} s`

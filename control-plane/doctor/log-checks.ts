@@ -1,4 +1,4 @@
-/** Checks of `doctor` on the log and its topics. */
+/** `doctor` checks for the log and its topics. */
 import { check, type DoctorCheck, defineChecks, only } from './check.ts';
 import { diskFail, diskWarn, gigabytes } from './machine-checks.ts';
 

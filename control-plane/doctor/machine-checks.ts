@@ -1,4 +1,4 @@
-/** Checks of `doctor` on the machine and the control planes. */
+/** `doctor` checks for the machine and the control planes. */
 import { check, type DoctorCheck, defineChecks, only, wrongClock } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 import { nextOfHalted } from './halted.ts';
@@ -105,7 +105,7 @@ export const machineChecks: readonly DoctorCheck[] = [
   }),
 ];
 
-/** Time in ms between a release's end of maintenance and its report, because `doctor` is quiet while all is well. */
+/** Time in ms from the end of a release's maintenance to the warning, so that `doctor` does not warn too early. */
 const graceMs = 365 * 86_400_000;
 
 const silentWarnSeconds = 10;

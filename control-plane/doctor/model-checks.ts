@@ -1,4 +1,4 @@
-/** Checks of `doctor` on models, tiers, organisations, keys, limits and listeners. */
+/** `doctor` checks for models, tiers, organisations, keys, limits and listeners. */
 import { overweightNext, overweightText } from '../../schemas/events/overweight.ts';
 import { check, type DoctorCheck, endingCertificate, inDays } from './check.ts';
 import type { DoctorFacts } from './facts.ts';

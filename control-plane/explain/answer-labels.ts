@@ -1,4 +1,4 @@
-/** Decides a question on a state as serving would, and reduces the answer to a label that can be compared. */
+/** Decides a question on a state exactly as a gateway would, and reduces the answer to a label that can be compared. */
 
 import type { Verdict } from '../../shared/decision/admission.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';

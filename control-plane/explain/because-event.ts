@@ -40,7 +40,7 @@ function isAbout(data: unknown, table: string, id: string): boolean {
 
 const recordsPerRead = 50;
 
-/** Reads a commit from the log, or returns undefined if that is not the one that was folded. Throws errors from `tail`. */
+/** Reads a commit from the log, or returns undefined if the fold did not accept that record. Throws errors from `tail`. */
 async function findCommit(log: ControlLog, snapshot: Snapshot, seq: number): Promise<Commit | undefined> {
   if (seq < 1 || seq > snapshot.seq) return undefined;
   // Reading can start here, because there is at least one record per commit between this commit and the head.

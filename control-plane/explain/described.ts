@@ -100,7 +100,7 @@ function isRefusedOwn({ step, result }: Step): boolean {
   return step === 'own nodes' && result === 'refused';
 }
 
-/** Marks the step `own nodes` as skipped if the organisation has no nodes, because that is no reason for a refusal. */
+/** Marks the step `own nodes` as skipped if the organisation has no nodes, because having none is no reason for a refusal. */
 function withoutOwn(step: Step, of: StepContext): Step {
   const place = String(step.facts['place']) as PlaceKey;
   if (!isRefusedOwn(step) || of.nodesAt(place).length > 0) return step;

@@ -45,7 +45,7 @@ function recordedUses(record: SampledRecord): PeakUse[] {
   ];
 }
 
-/** Returns the actual use if it was recorded. The compared value also includes what other gateways might use. */
+/** Returns the actual use if it was recorded. `compared` also includes what other gateways might be using. */
 function actualUse(use: SeenLimit | undefined, compared: number): number {
   return use === undefined ? compared : use.here + (use.elsewhere ?? 0);
 }

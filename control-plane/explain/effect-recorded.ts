@@ -1,6 +1,6 @@
 /**
  * Decides recorded requests of the last hour again, before and after a change. Each recorded request represents several
- * requests. `decided` is the number of recorded ones; all other counts are of represented ones.
+ * requests. `decided` is the number of recorded requests; all other counts refer to the represented requests.
  */
 import type { Effect, RecordedGroup } from '../../schemas/admin/effect.ts';
 import type { OperationKind } from '../../schemas/api/operations.ts';
@@ -52,7 +52,7 @@ export function notMeant<Reported extends { readonly organisation: string }>(
   };
 }
 
-/** Returns recorded requests that are served before the change. The others are refused already, so no change matters. */
+/** Returns recorded requests that are served before the change. Requests that are already refused do not matter. */
 export function* recordedAnswers(
   before: Answers,
   records: readonly SampledDecision[],
@@ -123,7 +123,7 @@ export function recordedEffect(
   };
 }
 
-/** Lists organisations of which some requests are served before the change and none after it. */
+/** Lists organisations that have served requests before the change but none after it. */
 function findLostOrganisations(
   served: readonly ServedRequests[],
   turned: readonly TurnedRequests[],

@@ -1,4 +1,4 @@
-/** Requests of gateways whose records cannot be read, taken from their traffic reports and decided like recorded ones. */
+/** Decides requests at gateways whose records cannot be read. The requests are taken from traffic reports instead. */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { type Answers, isServed } from './answer-labels.ts';
 import type { ServedRequests } from './effect-recorded.ts';
@@ -19,7 +19,7 @@ export interface ReportedRequests {
 /** Operations to try in this order, because reports do not contain the operation. The first one that is served is assumed. */
 const operations = ['chat', 'messages', 'rerank'] as const;
 
-/** Decides reported requests on the state before the change, all in one turn, and returns those that are served. */
+/** Decides reported requests on the state before the change, in one turn of the event loop, and returns the served ones. */
 export function reportedAnswers(
   before: Answers,
   reported: readonly ReportedRequests[],

@@ -29,7 +29,7 @@ import { wouldTurn } from './would.ts';
 
 export interface Explainer {
   readonly log: ControlLog;
-  /** Whether the log can be read. If not, trying would only run into a timeout. */
+  /** Whether the log can be read. If not, an attempt would only time out. */
   readonly isLogReachable: boolean;
   readonly snapshot: Snapshot;
   /** Whether the caller is an operator. Members do not see the names of what belongs to other organisations. */

@@ -16,7 +16,7 @@ export interface Asker {
   readonly adjustment: number;
 }
 
-/** Finds the calling organisation, or undefined if its tokens are not counted. Throws a `NotFound` error if it is unknown. */
+/** Returns the calling organisation, or undefined if its tokens are not counted. Throws `NotFound` if it does not exist. */
 export function findAsker(
   db: Database,
   { key, organisation }: Pick<ExplainRequest, 'key' | 'organisation'>,

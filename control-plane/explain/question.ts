@@ -93,8 +93,8 @@ export function buildFacts(asked: QuestionFields): AdmissionFacts {
 }
 
 /**
- * Returns the view of the state that the gateway used. The record tells it only for the gateway's own position, so for other
- * positions it is derived from the gateway's name.
+ * Returns the view of the state that the gateway used. The record contains the view only for the gateway's own position, so
+ * for other positions it is derived from the gateway's name.
  */
 export function chooseView({ gateway, position, change }: DecisionRecord, at: number): StateView {
   if (at !== position) return { gateway };

@@ -5,9 +5,9 @@ import { type Counters, windowMs, windowStartMs } from '../../shared/decision/de
 import type { LimitUsers } from '../../shared/decision/limits.ts';
 
 interface LimitCounters {
-  /** Value that was compared with the limit per minute: the limit minus the room that was left. */
+  /** Value that was compared with the limit per minute: the limit minus the remaining room. */
   readonly windowUsed: number;
-  /** Value that was compared with the concurrency limit: the limit minus the room that was left. */
+  /** Value that was compared with the concurrency limit: the limit minus the remaining room. */
   readonly inFlight: number;
   readonly requests?: SeenLimit | undefined;
   readonly concurrency?: SeenLimit | undefined;
@@ -53,7 +53,7 @@ export function fixedCounters(counters: CounterFacts): Counters {
   };
 }
 
-/** Returns the value to compare. The recorded room applied to one limit, so for a different limit the known use counts. */
+/** Returns the value to compare with a limit. If the recorded room was for a different limit, this is the known use. */
 function comparedUse(limit: number | null, compared: number, use: SeenLimit | undefined): number {
   if (use === undefined || limit === null || compared + use.room === limit) return compared;
   return use.here + (use.elsewhere ?? 0);

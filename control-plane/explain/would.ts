@@ -29,7 +29,7 @@ const triesMax = 24;
 const shownMax = 4;
 const ofKindMax = 2;
 
-/** Finds commands that would turn the refusal. Tries each change on the present state, in its own turn of the event loop. */
+/** Finds commands that would make the request succeed. Tries each on the present state, in its own turn of the event loop. */
 export async function wouldTurn(
   snapshot: Snapshot,
   question: Question,
@@ -148,7 +148,7 @@ function* planChanges(
   }
 }
 
-/** Proposes to credit the organisation with just enough tokens, in whole thousands, that its allowance has room again. */
+/** Proposes to credit the organisation with just enough tokens, in whole thousands, to make room in its allowance. */
 function adjustment({ counters, ...question }: Question, id: string, { facts }: Step): Change {
   const used = Number(facts['used']);
   const tokens = Math.ceil((used - Number(facts['allowed']) + 1) / 1000) * 1000;

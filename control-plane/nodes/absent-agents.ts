@@ -37,7 +37,7 @@ interface Absence {
   /** Reason why the agent is considered absent. */
   readonly reason: string;
   readonly asked: AskedModels;
-  /** Result of the latest probe. It is `silent` until the node has answered once, even with an error. */
+  /** Result of the latest probe. It is `silent` until the node first answers; an error is an answer too. */
   answer: 'silent' | 'up' | 'bad';
   misses: number;
   /** Number of consecutive failed probes after which the node is down. It is 1 until the node has answered once. */
@@ -112,7 +112,7 @@ export class AbsentAgents {
     return undefined;
   }
 
-  /** Returns the node's row while this replica is responsible for probing the node. */
+  /** Returns the node's row, or undefined if this replica is not responsible for probing the node. */
   #awayRow(id: string): NodeRow | undefined {
     const { reporter, canReport, isAttached } = this.#options;
     if (this.#stop.signal.aborted || isAttached(id) || !canReport()) return undefined;
@@ -120,7 +120,7 @@ export class AbsentAgents {
     return row?.owner === reporter.owner && row.agent === 1 && row.up === 1 ? row : undefined;
   }
 
-  /** Whether more nodes are silent than answer, by agent or probe. Nodes that were not probed yet count as silent. */
+  /** Whether more nodes are silent than answer an agent or a probe. Nodes that were not probed yet count as silent. */
   #isCutOff(): boolean {
     const [reporting, away] = this.#options.reportingAndSilent();
     const answered = [...this.#absent.values()].filter(({ answer }) => answer !== 'silent').length;

@@ -128,7 +128,7 @@ export class AgentSessions {
     return this.#admissions.of(token);
   }
 
-  /** Returns why no agent may attach to this node at present. If undefined, counts the attempt against the node's rate. */
+  /** Returns why no agent may attach to this node now. If one may, counts the attempt and returns undefined. */
   obstacle({ node }: AgentAdmission): 'elsewhere' | 'too-often' | 'not-by-agent' | undefined {
     if (this.#stopping || !this.#options.canReport()) return 'elsewhere';
     if (this.#options.reporter.node(node)?.agent !== 1) return 'not-by-agent';

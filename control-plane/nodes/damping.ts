@@ -1,6 +1,6 @@
 /**
- * Decides when a node's observed health is written to the log. Down is reported at once, up only after it has lasted for a
- * time. This time grows for a node that keeps going down, so that a flapping node causes few commits. The functions are pure.
+ * Decides when a node's observed health is written to the log. Down is reported at once, up only after a delay. The delay
+ * grows for a node that keeps going down, so that a flapping node causes few commits. The functions are pure.
  */
 import { nodeIntervals } from './intervals.ts';
 
@@ -17,7 +17,7 @@ export interface DampingState {
   readonly upSinceMs: number | undefined;
 }
 
-/** Returns the state to start with, derived from the log. A node that was reported down must stay up for a time first. */
+/** Returns the initial state, derived from the log. A node that was reported down must first stay up for a time. */
 export function resumeDamping(
   reportedUp: boolean | undefined,
   dampSecondsMin = nodeIntervals.dampSecondsMin,

@@ -1,6 +1,6 @@
 /**
  * Limits what a node can cause to be written to the log, whatever its agent or engine sends: only configured names, and a
- * limited number of reports and bytes per day. A report that was withheld is compared again at the next heartbeat or probe.
+ * limited number of reports and bytes per day. After a withheld report, the next heartbeat or probe tries again.
  */
 import { daySeconds } from '../../schemas/durations.ts';
 import { RateLimit } from '../../shared/runtime/rate-limit.ts';

@@ -141,8 +141,7 @@ export class EndedSessions {
   }
 
   #take(commits: readonly Commit[]): void {
-    // Limits the time, because a fast clock would forget an ended session, which would be accepted again once the clock is
-    // right.
+    // Limits the time. Otherwise a fast clock would make this process forget an ended session, and accept it again later.
     const nowMs = Math.min(this.#removal.limit(wallClockMs()), Date.parse(commits.at(-1)?.at ?? ''));
     for (const { seq, at, events } of commits)
       for (const event of events) {
@@ -152,7 +151,7 @@ export class EndedSessions {
     if (this.#unwritten.length > 0) this.#store(nowMs);
   }
 
-  /** Writes pending ends to the file. The highest position per name wins, because past and new commits arrive together. */
+  /** Writes pending ends to the file. The highest position per name wins, because past and new commits arrive interleaved. */
   #store(nowMs?: number): void {
     const { snapshot, logger } = this.#options;
     const write = this.#db.transaction(() => {

@@ -1,4 +1,4 @@
-/** Links to the console, usable once. No server or proxy sees the ticket in the URL fragment. Each use is an event. */
+/** Single-use links to the console. No server or proxy sees the ticket, because it is in the URL fragment. */
 import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { roleSchema } from '../../schemas/names.ts';
