@@ -1,6 +1,6 @@
 /**
- * Serves the admin API over HTTP, with routes from the table of operations. It must not contain policy, because commands and
- * queries decide in their own rooms. The API is meant for operators' networks, so it listens on loopback by default.
+ * Serves the admin API over HTTP, with routes from the table of operations. It must not contain policy, which belongs to
+ * commands and queries. The API is meant for operators' networks, so it listens on loopback by default.
  */
 import websocket from '@fastify/websocket';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
@@ -119,9 +119,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
   addUndo(routes, context);
 }
 
-/**
- * Refuses upgrades that the WebSocket library would answer without our error envelope, or never, because it reads no body.
- */
+/** Refuses upgrades to which the WebSocket library would respond without our error envelope, or never respond at all. */
 function upgradeFault({ ws, method, headers }: FastifyRequest): CommandError | undefined {
   if (!ws) return undefined;
   if (method !== 'GET') return new CommandError('InvalidCommand', 'only a GET can be upgraded');

@@ -101,7 +101,7 @@ export async function runCommand(
   return { ...shown, ...statusFields[status], ...(remaining !== undefined && { remaining }), position };
 }
 
-/** Extracts release options from a fleet document in an unparsed body. Ignores faults, because they are refused later. */
+/** Extracts release options from a fleet document in an unparsed body. Ignores invalid options, which are refused later. */
 function readRelease(body: unknown): ReleaseTexts | undefined {
   const { fleet } = toFieldTexts(body) as { readonly fleet?: unknown };
   return releaseSchema.safeParse(toFieldTexts(fleet)['release']).data;
@@ -114,7 +114,7 @@ function isChange(answer: object): answer is Change {
 /** Maximum number of times that an effect is computed while the state keeps changing. The last result then counts. */
 const effectTriesMax = 3;
 
-/** Runs a command under the guard on effect, except dry runs, forced or repeated commands, and staged ones. */
+/** Runs a command after the effect guard has judged it. Dry runs and forced, staged or repeated commands are not judged. */
 async function runGuarded(
   context: Context,
   definition: CommandDefinition,

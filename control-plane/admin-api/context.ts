@@ -130,7 +130,7 @@ function actorNamed(request: FastifyRequest): Actor {
   return { person: parsed.data };
 }
 
-/** Returns a signal that aborts if the client leaves before it is answered, so that no work is done for it any more. */
+/** Returns a signal that aborts if the client leaves before the response is sent, so that its work can be stopped. */
 export function clientSignal(reply: FastifyReply): AbortSignal {
   const client = new AbortController();
   const leave = (): void => client.abort(new CommandError('Busy', 'the client has left'));

@@ -20,7 +20,7 @@ export interface ClosableSocket {
 }
 
 export interface DrainTimes {
-  /** Seconds from reporting not ready to refusing new connections. */
+  /** Seconds between reporting itself as not ready and refusing new connections. */
   readonly delaySeconds: number;
   /** Seconds that requests in flight may take after new connections are refused. */
   readonly timeoutSeconds: number;

@@ -55,7 +55,7 @@ async function findRecord(
   return record;
 }
 
-/** Finds a recorded decision, if the actor may read it. The route has checked that a person is a member somewhere. */
+/** Finds a recorded decision, if the actor may read it. The route has checked that a person belongs to some organisation. */
 async function recordedDecision(
   context: Context,
   actor: Actor,

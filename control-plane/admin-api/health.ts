@@ -91,7 +91,7 @@ function checks(view: Replica): Check[] {
   ];
 }
 
-/** Describes the state of `usage.db`. Only informs operators, because all that can be read is correct. */
+/** Describes the state of `usage.db`. It never affects readiness, because all rows that can be read are correct. */
 function usageDetail({ checkedMsAgo, faults: [first, ...more] }: UsageFileState): string {
   if (first !== undefined)
     return `usage.db is damaged: ${first.object}: ${first.text}${more.length > 0 ? `; ${more.length} more` : ''}`;

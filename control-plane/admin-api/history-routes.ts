@@ -24,7 +24,7 @@ type Context = Pick<
 
 const changesMax = 10_000;
 
-/** Returns the position. Throws a `NotFound` error if there is no commit at it yet. */
+/** Returns the position if there is a commit at it. Otherwise throws a `NotFound` error. */
 function known({ snapshot }: Context, position: number): number {
   if (position <= snapshot.seq) return position;
   throw new CommandError('NotFound', `there is no position ${position}; the log is at ${snapshot.seq}`);
@@ -78,7 +78,7 @@ export function historyHandlers(context: Context): OperationHandlers<HistoryName
       const { db, seq: position } = context.snapshot;
       checkUnchanged(inverse, db, of);
       const commands = inverse.commands.map(shownCommand);
-      // An earlier CLI does not know the list. If there are several commands, it must not run only one and report success.
+      // Earlier CLI versions do not know the list. If it has several commands, they must not run only one and report success.
       const [only] = commands.length === 1 ? commands : [];
       return { of, ...only, commands, position };
     },

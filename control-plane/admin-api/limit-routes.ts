@@ -61,7 +61,7 @@ function gauged(
   return { ms: nowMs, minuteMs, requests, inFlight: ofLimit(concurrency, inFlightWindow) };
 }
 
-/** Sums the use of each gateway, because it may have had several data folders, and several processes within a minute. */
+/** Lists the use of each gateway. Sums over its data folders, and over processes that ran within the same minute. */
 function listGatewayUses(
   { counters, gauges }: Context,
   { subject, period }: Use,

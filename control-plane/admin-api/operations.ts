@@ -97,7 +97,7 @@ export function routeOptions(name: OperationName): Omit<RouteOptions, 'handler'>
       ...(query && { querystring: query }),
       ...(body && { body }),
     },
-    // Gateways use only GET, and a HEAD request would build the whole answer in vain.
+    // Gateways use only GET, and a HEAD request would build the whole response for nothing.
     ...((access === 'gateway' || row.mediaType === eventStream) && { exposeHeadRoute: false }),
   };
 }

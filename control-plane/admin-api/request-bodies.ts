@@ -29,7 +29,7 @@ export function readBodies(app: FastifyInstance, bodies: BodyBudgets): void {
   });
   app.addHook('onSend', (request, reply, payload, done) => {
     if (request.raw.complete === false) {
-      // Keeps Fastify from closing the connection, which would reset it before the client has read the answer.
+      // Keeps Fastify from closing the connection, which would reset it before the client has read the response.
       reply.removeHeader('connection');
       dropBody(request.raw);
     }
@@ -43,7 +43,7 @@ function bodyLimit({ routeOptions: { config } }: FastifyRequest): BodyLimit {
 
 function askForBody(request: FastifyRequest, { raw }: FastifyReply): void {
   const { expect, 'content-length': length } = request.headers;
-  // An upgrade to WebSocket has no body, and its client may mistake `100 Continue` for the answer to the upgrade.
+  // An upgrade to WebSocket has no body, and its client may mistake `100 Continue` for the response to the upgrade.
   const isWanted = !request.is404 && !request.ws && !(Number(length) > bodyLimit(request).bytes);
   if (expect !== undefined && request.raw.httpVersion === '1.1' && isWanted) raw.writeContinue();
 }

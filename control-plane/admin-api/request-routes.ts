@@ -106,8 +106,7 @@ class RowPresenter {
 
   #forMembers({ node, cause, key, host, ...row }: RequestRow, ofKey: string | undefined): RequestRow {
     const { organisation } = row;
-    // One of the request's two keys may belong to another organisation, and nobody may learn whether a stack of others
-    // exists.
+    // One of the request's two keys may belong to another organisation. Nobody may learn which stacks others have.
     const isOwnHost =
       host === 'shared' || findStack(this.#context.snapshot.db, host)?.organisation === organisation;
     return {
@@ -178,11 +177,11 @@ export interface Following {
   mayFollow(): boolean;
 }
 
-/** Longest time in ms that a follower may stop reading. Until then a limited number of rows waits, then the stream ends. */
+/** Longest time in ms that a client may stop reading before its stream ends. Until then, a limited number of rows waits. */
 const readWithinMs = 30_000;
 /** Maximum number of rows in one message. If there are more, they are sent as several messages. */
 const rowsPerMessageMax = 500;
-/** Interval in ms between pulses, shorter than the silence that proxies allow. Each also checks the follower's rights. */
+/** Interval in ms between pulses, shorter than the silence that proxies allow. Each pulse also checks the client's rights. */
 const pulseMs = 10_000;
 
 /** Maximum number of rows per second in a member's stream, as many as a page shows. Gateways count further rows as missed. */
@@ -208,7 +207,7 @@ export function followRequests(reply: FastifyReply, context: Context, following:
   const timer = setInterval(() => pulse(response, context, following), pulseMs);
   response.once('close', () => clearInterval(timer));
   send(response, context, following, asked, client).catch((error: unknown) => {
-    // A follower that waited too long for the newest rows, or has left, asks again, so this is no failure.
+    // A CommandError means that the client left or waited too long for the newest rows. It then retries, so do not warn.
     if (!(error instanceof CommandError)) context.logger.warn({ err: error }, 'a stream of requests failed');
     response.destroy();
   });
@@ -253,7 +252,7 @@ function pulse(response: ServerResponse, context: Context, following: Following)
   }
 }
 
-/** Sends the list, then live rows. The gateways are followed first, so that no row is missed. A row in both is sent once. */
+/** Sends the list, then live rows. Follows the gateways first, so that no row is missed. A row in both is sent only once. */
 async function send(
   response: ServerResponse,
   context: Context,
@@ -264,7 +263,7 @@ async function send(
   const { actor, query } = following;
   let sent: Set<string> | undefined;
   for await (const { rows, silent, missed } of context.liveRequests.follow(context, asked, client)) {
-    // Creates a new one for each batch, so that keys created or renamed in the meantime are known.
+    // A presenter for each batch, so that keys created or renamed in the meantime are known.
     const shown = new RowPresenter(context, actor, query);
     const given = rows.flatMap((row) => shown.row(row) ?? []);
     if (sent === undefined) {

@@ -14,10 +14,10 @@ type Context = Pick<
   'snapshot' | 'attempts' | 'dataDir' | 'operatorToken' | 'gatewayToken' | 'previousGatewayToken'
 >;
 
-/** Longest time in ms that a download may make no progress, because other downloads wait for it. */
+/** Longest time in ms that a download may make no progress. It is limited because other downloads wait for it. */
 const idleMsMax = 30_000;
 const progressEveryMs = 5000;
-/** Minimum time limit in ms for a download. It is extended by the file's bytes at the pace `sendBytesPerMsMin`. */
+/** Base time limit in ms for a download. Each byte of the file adds time, at the rate `sendBytesPerMsMin`. */
 const sendMsMin = 60_000;
 const sendBytesPerMsMin = 256;
 

@@ -23,7 +23,7 @@ const stepsOfNow = 3;
 type Answer = OperationAnswer<'traffic.get'>;
 type Step = Answer['steps'][number];
 
-/** Limits the query to what the actor may read. For a person, this is the own organisation and requests to its stacks. */
+/** Limits the query to what the actor may read. A person may read their own organisation and requests to its stacks. */
 function readable(
   { snapshot: { db } }: Context,
   actor: Actor,

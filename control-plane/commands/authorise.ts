@@ -28,9 +28,7 @@ export function actorName({ person, operator: id }: Actor): string {
   return person ?? (id === undefined ? operatorName : `${operatorName}:${id}`);
 }
 
-/**
- * Returns the name for counting a caller's work. A session from an organisation's link, which anyone may hold, has its own.
- */
+/** Returns the name under which a caller's work is counted. A session from an organisation's link has a separate name. */
 export function callerName({ person, within }: Actor): string {
   return person === undefined ? operatorName : [within, person].join(' ');
 }

@@ -66,7 +66,7 @@ type PlanOutcome = { readonly waiter: Waiter } & (
 interface Attempt {
   readonly planned: PlanOutcome;
   readonly record?: NextCommit;
-  /** Whether no further command may be planned on the state that this one leaves. */
+  /** Whether the group ends with this command, so that no command is planned on the state after it. */
   readonly isLast: boolean;
 }
 
@@ -149,8 +149,9 @@ export class CommandGroups {
   }
 
   /**
-   * Settles appends whose outcome is unknown. Writes a no-op at the position of each, because only the first record at a
-   * position counts. Returns the offsets of the no-ops, or none if the log stayed unavailable until the deadline.
+   * Finds out whether appends with an unknown outcome succeeded. Writes a no-op at the position of each, because only the
+   * first record at a position counts. Returns the offsets of the no-ops, or none if the log stayed unavailable until the
+   * deadline.
    */
   async #fence(
     records: readonly { readonly waiter: Waiter; readonly record: WithAnswer<NextCommit> }[],
@@ -224,7 +225,7 @@ export class CommandGroups {
     try {
       const decided = this.#decide(waiter.command, head);
       if ('status' in decided) return { planned: { waiter, result: decided }, isLast };
-      // If the answer fails, the previewed state contains events of a refused command, so the group must end here.
+      // If building the answer fails, the previewed state contains events of a refused command, so the group must end here.
       isLast = true;
       foldAll(decided, fold);
       const record = { ...decided, answer: decided.answer() };

@@ -106,7 +106,7 @@ export class CommandWriter {
     }
   }
 
-  /** Runs the check before queueing. If it fails, repeats it at the end of the log, because this replica may lag behind. */
+  /** Runs the check before queueing. If it fails, reads the log to its end and checks again, because the state may lag. */
   async #checkBeforeTurn(check: () => void): Promise<void> {
     try {
       check();

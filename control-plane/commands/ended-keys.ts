@@ -92,7 +92,7 @@ export class EndedKeys {
   }
 
   /**
-   * Returns the time up to which ended keys are removed. Even if a clock leaps ahead, it advances no faster than real time.
+   * Returns the time up to which ended keys are removed. It advances no faster than real time, even if a clock jumps ahead.
    */
   #endedUntilMs(): number | undefined {
     const { replicator, forgetAfterMs = forgetAfterMsDefault, now = wallClockMs } = this.#options;

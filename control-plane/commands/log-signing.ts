@@ -4,7 +4,7 @@ import { CommandError } from '../core/command-error.ts';
 
 const guide = 'see docs/security.md, "Signatures"';
 
-/** Throws an error, which prevents the start, if the key and the log's signers do not match. It contains the next step. */
+/** Throws an error, which aborts startup, if the key and the log's signers do not match. Its message says what to do next. */
 export function checkSigner(
   signers: readonly string[],
   signer: Signer | undefined,

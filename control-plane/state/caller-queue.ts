@@ -39,9 +39,9 @@ export class CallerQueue {
   readonly #running = new Tally();
   /** Waiters in order of arrival. Each waits because its caller already runs a task or because all concurrency is in use. */
   readonly #waiters = new Set<Waiter>();
-  /** Turn of the waiter that started last. */
+  /** Turn number of the waiter that started last. */
   #turn = 0;
-  /** Turn that the next waiter of a caller or organisation gets, if it is later than the present turn. */
+  /** Turn number of the next waiter of a caller or organisation, if it is higher than the present number. */
   readonly #nextTurns = new Map<string, number>();
 
   constructor(limits: QueueLimits) {
@@ -116,7 +116,7 @@ export class CallerQueue {
     if (!isFirst && all.length >= waitersMax) throw busy(`too many ${this.#what} are waiting`);
   }
 
-  /** Assigns a turn after those of the same caller and organisation, but not before the present turn. */
+  /** Assigns a turn number after those of the same caller and organisation, and not below the present number. */
   #takeTurn({ caller, organisation }: QueueCaller): number {
     const names = [
       `caller ${caller}`,

@@ -48,7 +48,7 @@ export function openView(row: OpenChange): Change {
   return { ...view, impossible, stuck: `it cannot be completed: ${impossible}`, next };
 }
 
-/** Describes what happens next if the wave gets enough requests. If it does not, the watch of the change reports that. */
+/** Describes what happens next if the wave gets enough requests. If it does not, the change watch reports that. */
 function describeNext({ wave, wave_at: waveAt, hold_seconds: seconds }: OpenChange, waves: number): string {
   const step = wave < waves ? `continues with wave ${wave + 1} of ${waves}` : 'is completed';
   return `${step} at ${moment(waveAt + seconds * 1000) ?? ''}`;

@@ -47,7 +47,7 @@ export interface Listing<Row, Item> {
   readonly indexed: readonly string[];
   readonly searchedMax?: number;
   readonly searched: readonly string[];
-  /** Columns that are appended to each order, so that no two rows are at the same place. */
+  /** Columns that are appended to each order, so that no two rows have the same position in it. */
   readonly key: readonly string[];
   item(row: Row, db: Database, nowMs: number): Item;
 }

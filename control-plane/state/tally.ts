@@ -24,7 +24,7 @@ export class Tally {
     return names.every((name) => this.of(name) < (bounds[name] ?? 0)) ? this.hold(names) : undefined;
   }
 
-  /** Counts each name once. Returns a function that undoes this and may be called again. */
+  /** Counts each name once. Returns a function that undoes this; further calls of the function have no effect. */
   hold(names: readonly string[]): () => void {
     const held = [...names];
     for (const name of held) this.add(name);
