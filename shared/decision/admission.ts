@@ -2,7 +2,7 @@
  * Combines all decisions made before a request is sent to a node: host, operation, key, plan, limits and route. Serving,
  * `explain` and replay share this code so that they agree. It must stay pure: the look-up, time and the gateway's state are
  * parameters. Serving calls `admit` with a request's head (host → operation → key → listing), then `decideRequest` with its
- * body. `admission` calls both. The answers must not reveal which stacks exist.
+ * body. `admission` calls both. Responses must not reveal which stacks exist.
  */
 
 import { type InferenceKind, listPaths, operationKinds, operations } from '../../schemas/api/operations.ts';
@@ -89,7 +89,7 @@ function parseModelPath(path: string): Operation {
 /** Parts of a request's head that admission depends on. */
 export interface RequestHead extends Credentials {
   readonly host: string | undefined;
-  /** Target of a listener that always serves one target and ignores the host. */
+  /** Target of all requests to a listener that ignores the host. */
   readonly fixed?: Target | undefined;
   /** Id of a playground visitor, who needs neither a host nor a key. */
   readonly visitor?: string | undefined;
@@ -116,7 +116,7 @@ export interface AdmittedInference {
   readonly caller: Client;
 }
 
-/** Makes the decisions that do not need the body. Throws a `Refusal`. With a trace, it goes on as long as it can. */
+/** Makes the decisions that do not need the body. Throws a `Refusal`. With a trace, continues after a refusal if it can. */
 export function admit(
   lookup: Lookup,
   hosts: HostNames,
@@ -173,7 +173,7 @@ function identify(
     trace?.add('fresh', 'ok');
     return authenticate(lookup, target, head, nowMs, trace);
   }
-  // A snapshot this old cannot prove a key. All credentials get the same answer, so that it reveals no valid checksums.
+  // A snapshot this old cannot prove a key valid. All credentials get the same response, which reveals no valid checksums.
   if (carriesCredential(target, head)) refuse(trace, cannotTakeNow('fenced'));
   else refuse(trace, unauthorized('fenced without a key'));
   return authenticate(lookup, target, head, nowMs, trace);
@@ -183,9 +183,9 @@ function identify(
 export interface AdmissionFacts extends RequestHead {
   readonly model: string;
   readonly promptTokensMax: number;
-  /** Lower bound of the number of prompt tokens, or undefined if the tokens were counted exactly. */
+  /** Lower bound on the number of prompt tokens, or undefined if the tokens were counted exactly. */
   readonly promptTokensLeast?: number | undefined;
-  /** Requested number of answer tokens, or undefined if the request does not state one. */
+  /** Requested number of completion tokens, or undefined if the request does not state one. */
   readonly maxTokens: number | undefined;
 }
 
@@ -245,7 +245,7 @@ function refuseLast(trace: Trace, { caller }: AdmissionProgress, refusal: Refusa
 
 type BodyFacts = Pick<RequestFacts, 'model' | 'promptTokensMax' | 'promptTokensLeast' | 'maxTokens'>;
 
-/** Adds the facts that follow from the operation. Operations that do not generate text request no answer tokens. */
+/** Adds the facts that follow from the operation. Operations that do not generate text request no completion tokens. */
 export function requestFacts(
   { target, operation, caller }: AdmittedInference,
   { model, promptTokensMax, promptTokensLeast, maxTokens }: BodyFacts,

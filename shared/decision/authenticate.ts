@@ -1,5 +1,5 @@
 /**
- * Identifies the caller of a request. A valid key resolves to one organisation. Any other key is refused with an answer that
+ * Identifies the caller of a request. A valid key resolves to one organisation. Any other key is refused with a response that
  * does not reveal the reason (Authentication 8). The key's checksum is verified before any look-up (Authentication 3).
  */
 import type { keyFaults } from '../../schemas/records/decisions.ts';
@@ -159,7 +159,7 @@ export function carriesKey(lookup: Lookup, authorization: string, nowMs: number)
   return !('fault' in acceptKey(lookup, bearerKey(authorization), nowMs));
 }
 
-/** Returns the cause to record. If `Authorization` contains no key, the header was sent twice or is malformed. */
+/** Returns the cause to record. If `Authorization` contains no key, the cause is a repeated or malformed header. */
 function recordedFault({ fault }: KeyFault, authorization: string | undefined): KeyFault['fault'] {
   if (fault !== 'missing' || authorization === undefined || isEmptyBearer(authorization)) return fault;
   return authorization.includes(fieldSeparator) ? 'two Authorization headers' : 'malformed';
@@ -215,7 +215,7 @@ function keyFacts({ keyId, organisation, expiresAtMs }: KeyOwner, state: string)
 
 /**
  * Whether the request contains anything that might be a key. Used when the snapshot is too old to look up keys. The key's
- * value does not matter, so the answer reveals nothing about it. On the shared host, `x-api-key` counts as absent.
+ * value does not matter, so the response reveals nothing about it. On the shared host, `x-api-key` counts as absent.
  */
 export function carriesCredential(
   target: Target,

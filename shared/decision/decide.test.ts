@@ -8,7 +8,7 @@ import type { Counters } from './decide.ts';
 import { contextNeeded, type Decision, decide, type RequestFacts } from './decide.ts';
 import { Refusal } from './refusal.ts';
 
-/** The answers of a look-up. They may contradict each other, and include more than the fold could ever produce. */
+/** Results that a look-up returns. They may contradict each other, and include more than the fold could ever produce. */
 interface Content {
   readonly anonymous: TierLimits | undefined;
   readonly stacks: Readonly<Record<string, { organisation: string; surface: 'openai' | 'anthropic' }>>;
@@ -161,7 +161,7 @@ const moment = fc.integer({ min: 0, max: 4e12 });
 
 type Outcome = Decision | Refusal;
 
-/** Returns what a request leads to. Any error other than a refusal fails the property that calls this. */
+/** Returns the outcome of a request. Any error other than a refusal fails the property that calls this function. */
 function outcomeOf(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Outcome {
   try {
     return decide(lookup, counters, facts, nowMs);
@@ -316,7 +316,7 @@ test('Errors 7: only requests for the pool use up the allowance', () => {
       };
       const free = ask(null) as Decision;
       const { placement } = free;
-      // A used-up allowance may change the answer only for requests to the pool.
+      // A used-up allowance may change the outcome only for requests to the pool.
       const draws =
         placement instanceof Refusal
           ? placement.type === 'InferenceUnavailableError' && lookup.isPooled(facts.model)

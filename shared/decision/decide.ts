@@ -1,5 +1,5 @@
 /**
- * Decides a request whose body is known: freshness → plan → limits → route. It is pure: the snapshot's answers, counters,
+ * Decides a request whose body is known: freshness → plan → limits → route. It is pure: the snapshot's look-up, counters,
  * facts, time and gateway state are parameters. The route is computed first but reported last, so that it reveals nothing.
  * Refusals come in this order: context → allowance → requests per minute → concurrency → route. Every message about a limit
  * names the tier.
@@ -30,11 +30,13 @@ export interface RequestFacts {
   readonly caller: Client;
   readonly model: string;
   readonly surface: RoutingFacts['surface'];
-  /** Upper bound of the number of prompt tokens. It is exact if they were counted. Otherwise it is the number of bytes. */
+  /** Upper bound on the number of prompt tokens: the exact number if they were counted, otherwise the number of bytes. */
   readonly promptTokensMax: number;
-  /** Computes a lower bound of the prompt's tokens if the upper bound does not fit. undefined if they were counted. */
+  /**
+   * Computes a lower bound on the number of prompt tokens if the upper bound does not fit. Undefined if they were counted.
+   */
   readonly promptTokensLeast?: (() => number) | undefined;
-  /** Requested number of answer tokens, or undefined if the request does not state one. */
+  /** Requested number of completion tokens, or undefined if the request does not state one. */
   readonly maxTokens: number | undefined;
   /** Whether the request only counts tokens and generates no text. These requests have limits of their own. */
   readonly onlyCounts?: boolean | undefined;
@@ -79,7 +81,7 @@ export function windowStartMs(subject: string, nowMs: number): number {
   return Math.floor((nowMs - offset) / windowMs) * windowMs + offset;
 }
 
-/** Tokens that a request needs: its prompt plus the requested answer. An answer of unstated length counts as one token. */
+/** Number of tokens in the prompt and the requested completion. A completion of unstated length counts as one token. */
 export function contextNeeded(facts: Pick<RequestFacts, 'promptTokensMax' | 'maxTokens'>): number {
   return facts.promptTokensMax + answerNeeded(facts.maxTokens);
 }

@@ -31,7 +31,7 @@ export interface RateCounters {
   window(subject: string, nowMs: number, limit: number | null): RateWindow;
   /** Weight in flight that counts when a request of another `weight` arrives, including what other gateways hold. */
   inFlight(subject: string, limit: number | null, weight: number): number;
-  /** Use of a limit here and elsewhere, read in the same turn of the event loop as the sum. undefined if unknown. */
+  /** Use of a limit here and elsewhere, read in the same turn of the event loop as the total. Undefined if unknown. */
   users?(kind: LimitKind, subject: string, nowMs: number, limit: number): LimitUsers | undefined;
   /** Turns of a network's visitors on the day of `atMs`, whatever their state. `network` is a hash specific to that day. */
   networkTurns(network: string, atMs: number): number;
@@ -43,9 +43,9 @@ export interface LimitFacts {
   /** Name of the organisation or visitor under which limits count the request. */
   readonly subject: string;
   readonly tier: TierLimits;
-  /** Number of tokens that the request needs for its prompt and the requested answer. */
+  /** Number of tokens that the request needs for its prompt and the requested completion. */
   readonly contextTokens: number;
-  /** Number of tokens in `contextTokens` that are reserved for the answer. */
+  /** Number of tokens in `contextTokens` that are reserved for the completion. */
   readonly answerTokens?: number;
   /** Whether `contextTokens` is only a lower bound. */
   readonly atLeast?: boolean;
@@ -59,7 +59,10 @@ export interface LimitFacts {
   readonly weight: number;
   /** Weight of the model. It exceeds `weight` only if the tier's concurrency is smaller. */
   readonly modelWeight?: number | undefined;
-  /** Returns the id of the next tier that allows more of this model, if any. Called only for a refusal that names it. */
+  /**
+   * Returns the id of the next tier that allows more of this model, if any. Called only when a refusal needs to name the
+   * tier.
+   */
   readonly nextTier: () => string | undefined;
   /** Additional counts. Set only if the caller is a visitor. */
   readonly visitors?: VisitorFacts | undefined;
@@ -143,8 +146,8 @@ function checkVisitorTokens({ tier, visitors }: LimitFacts): void {
 }
 
 /**
- * Weight that counts against a limit. It never exceeds the limit, so that it can fit. It is at least 1, so that a limit of 0
- * admits nothing.
+ * Weight that counts against a limit. It is capped at the limit, so that a heavy request can still fit. It is at least 1, so
+ * that a limit of 0 admits nothing.
  */
 export function weightWithin(weight: number, limit: number | null): number {
   return limit === null ? weight : Math.max(1, Math.min(weight, limit));
@@ -172,7 +175,7 @@ interface Limit {
 
 const totalOf = ({ visitors }: LimitFacts): VisitorTotals => visitors?.total ?? unlimited;
 
-/** Callers whose requests are counted together: those of one subject, or all visitors. */
+/** Callers whose requests are counted together: either one subject or all visitors. */
 interface LimitScope {
   subject(facts: LimitFacts): string;
   limits(facts: LimitFacts): Pick<TierLimits, 'requestsPerMinute' | 'concurrency'>;
@@ -293,7 +296,9 @@ const limits: readonly Limit[] = [
   concurrency('visitor concurrency', all),
 ];
 
-/** Checks all limits, first those that waiting cannot cure. A request counts against them only if it passes all. */
+/**
+ * Checks all limits, first those for which waiting does not help. Only a request that passes all limits counts against them.
+ */
 export function checkLimits(facts: LimitFacts, counters: RateCounters, nowMs: number, trace?: Trace): void {
   const { id } = facts.tier;
   for (const { step, holds, check, compares, otherwise } of limits) {

@@ -1,8 +1,8 @@
 /**
  * Builds model listings (specification, Model listing entry). The shared host lists the pool's models, and a stack's host
- * exactly what the stack can serve. A foreign stack gets the same answer as a missing one. A request for a single model gets
- * the same refusal as an inference request would. Both API families read the same document. Models are sorted newest first,
- * then by id, so that equal listings have equal bytes. `owned_by` never names an organisation.
+ * exactly what the stack can serve. The response for another organisation's stack equals that for a missing stack. A request
+ * for a single model gets the same refusal as an inference request would. Both API families read the same document. Models
+ * are sorted newest first, then by id, so that equal listings have equal bytes. `owned_by` never names an organisation.
  */
 
 import { type OperationKind, operations } from '../../schemas/api/operations.ts';
@@ -48,7 +48,7 @@ export function listModels(
   caller: Caller,
   operation: ListingOperation,
 ): string {
-  // Check the plan before the stack, as inference requests do. Then own, foreign and missing stacks get the same answer.
+  // Check the plan before the stack, as inference requests do. Own, foreign and missing stacks then get the same response.
   if (operation.kind === 'model' && !isEntitled(caller)) throw withoutPlan('not listed without a plan');
   const { place, reranks } = resolveListedPlace(lookup, target, caller);
   const listed = reranks ? lookup.listing(place) : textModels(lookup, place);

@@ -17,7 +17,7 @@ export interface RefusalOptions {
   readonly retryAfterSeconds?: number;
   /** Id of the refused key, for the decision journal. It is never shown to the client. */
   readonly keyId?: string | undefined;
-  /** The full limit, if waiting or the end of other requests will make room for the request. */
+  /** Limit without room, if the request may fit later because time has passed or other requests have ended. */
   readonly exhausted?: ExhaustedLimit;
 }
 

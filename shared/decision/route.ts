@@ -31,7 +31,7 @@ export interface RoutingFacts {
   readonly model: string;
   /** API family that the request's path belongs to. Embeddings belong to `any`. */
   readonly surface: 'openai' | 'anthropic' | 'any';
-  /** Whether the request needs a reranking model. These models do not answer other requests. */
+  /** Whether the request needs a reranking model. Such models cannot serve other requests. */
   readonly reranks: boolean;
 }
 
@@ -77,7 +77,7 @@ export function withoutPlan(
   );
 }
 
-/** Refusal for visitors when they are not served. Calls from the playground get it too. */
+/** Refusal for all visitors, including those of the playground, if visitors are not served. */
 export function noVisitors(): Refusal {
   return new Refusal('no visitors', 'Visitors are not served here.');
 }
@@ -158,7 +158,7 @@ function routeStack(
   return wrong ?? answer;
 }
 
-/** Temporary refusal if the organisation's own node last had the model loaded and is now down or drained. */
+/** Temporary refusal if a node of the organisation last had the model loaded and is now down or drained. */
 function ownNodeAway(lookup: Lookup, { organisation, model }: RoutingFacts): Refusal | undefined {
   if (organisation === null || !lookup.loadedLast(`organisation:${organisation}`, model)) return undefined;
   return unavailable('own node away');
@@ -184,7 +184,7 @@ function routeShared(lookup: Lookup, facts: RoutingFacts, trace: Trace | undefin
   return routePool(lookup, facts, trace, wrong);
 }
 
-/** Routes the request to the pool. `wrong` is a refusal from an earlier step, which remains the answer. */
+/** Routes the request to the pool. `wrong` is a refusal from an earlier step, which remains the result. */
 function routePool(
   lookup: Lookup,
   facts: RoutingFacts,

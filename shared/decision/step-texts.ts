@@ -50,7 +50,7 @@ const placeOf = ({ facts }: Step): PlaceKey => String(facts['place']) as PlaceKe
 const said: Describe = ({ cause }) =>
   plain((cause && causes[cause].says) ?? 'refused for a cause that this build does not know');
 
-/** Explains a refusal before the rules saw the request. Playground calls may have causes that belong to other steps. */
+/** Explains a refusal that precedes the rules. Playground calls may have causes that belong to other steps. */
 export const unread: Describe = (step, of) => {
   if (step.cause !== undefined && causes[step.cause].step === 'http') return said(step, of);
   return plain(
@@ -67,7 +67,7 @@ export const key: Describe = (step, of) => {
   return keyText(step, of, (name, owner) => `${name} of ${owner}${end}`);
 };
 
-/** Explains why there was no answer, or only part of one. */
+/** Explains why there was no response, or only part of one. */
 export const unfinished: Describe = (step, of) =>
   step.facts['endedBy'] === undefined ? said(step, of) : plain(String(step.facts['reason']));
 
@@ -180,7 +180,7 @@ export function inTier(says: string): Describe {
     const tier = reads.find(({ table }) => table === 'tier')?.id;
     const text = `${tier ?? 'the plan'} ${says}`;
     if (tier === undefined) return plain(text);
-    // Adding a model to a tier changes a row of its own but not the tier's row, so cite both.
+    // Adding a model to a tier changes the model's row in `tier_model` but not the tier's row, so cite both.
     const models = [model, '*'].map((id): Read => ({ table: 'tier_model', id: `${tier}/${id}` }));
     return plain(text, { table: 'tier', id: tier }, ...models);
   };

@@ -18,9 +18,11 @@ interface PlanLimit {
 export interface StepRow {
   /** Group to which the step belongs. Only recorded requests have `http` and `answer` steps. */
   readonly group: 'http' | 'head' | 'listing' | 'body' | 'route' | 'answer';
-  /** Where explanations show the step even if it was not decided: on all hosts, stacks, the shared host, or nowhere. */
+  /**
+   * Hosts for which explanations show the step even if it was not decided: all, stacks, the shared host, or (`asked`) none.
+   */
   readonly shown: 'always' | 'stack' | 'shared' | 'asked';
-  /** Data that the step reads. `sums` are all read before the first limit. `use` is read only until a limit refuses. */
+  /** Data that the step reads. `sums` are read before any limit is checked, and `use` only until a limit refuses. */
   readonly needs: 'head' | 'body' | 'sums' | 'use';
   /** Owner of the names in the step's facts, because members must not see others' names. `place`: the place's owner. */
   readonly names: 'own' | 'others' | 'place';

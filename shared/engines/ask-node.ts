@@ -43,7 +43,7 @@ class ResponseWait implements Timed {
   }
 }
 
-/** Sends a POST if there is a body, and a GET otherwise. Time in which this process stalls does not count as waiting. */
+/** Sends a POST if there is a body, and a GET otherwise. Time during which this process stalls does not count as waiting. */
 export async function askNode(
   { url, credential }: NodeAddress,
   path: string,

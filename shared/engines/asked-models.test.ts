@@ -1,5 +1,5 @@
 // Tests that few requests are enough to find out which models of a node accept images, and that the node's health result
-// never waits for an engine. Uses a server with Ollama's routes, whose answers about single models each test controls.
+// never waits for an engine. Uses a server with Ollama's routes, whose responses about single models each test controls.
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';

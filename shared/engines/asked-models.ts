@@ -31,7 +31,7 @@ interface QuestionOptions {
 
 const modelsPerProbeMax = 16;
 const probeMs = 1000;
-/** Pause in ms after a failed request, so that a model that never answers does not delay every probe. */
+/** Pause in ms after a failed request, so that an unresponsive model does not delay every probe. */
 const askAgainMs = 10_000;
 
 /** Cached capabilities of one node's models. They are kept for as long as the node is probed. */

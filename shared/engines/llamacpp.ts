@@ -1,7 +1,7 @@
 /**
- * Dialect of llama.cpp's server. The server copies unknown fields into its sampling settings, so only known ones are sent. It
- * reports the usage of only one choice, treats a named tool choice as none, ignores `dimensions`, and can continue a final
- * assistant message.
+ * The dialect of llama.cpp's server. The server copies unknown fields into its sampling settings, so only known ones are
+ * sent. It reports the usage of only one choice, treats a named tool choice as none, ignores `dimensions`, and can continue a
+ * final assistant message.
  */
 import { member } from '../runtime/member.ts';
 import type { DialectTable } from './dialect.ts';

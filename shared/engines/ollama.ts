@@ -1,7 +1,7 @@
 /**
- * Dialect of Ollama's OpenAI-compatible routes. Ollama truncates long prompts, drops images for models without vision, and
- * may never stop without `max_tokens`, so the gateway refuses most of these requests. If the model's process dies, the body
- * ends after one empty chunk that names no model.
+ * The Ollama dialect, for Ollama's OpenAI-compatible routes. Ollama truncates long prompts, drops images for models without
+ * vision, and may never stop without `max_tokens`, so the gateway refuses most of these requests. If the model's process
+ * dies, the body ends after one empty chunk that names no model.
  */
 import type { DialectTable } from './dialect.ts';
 

@@ -1,4 +1,4 @@
-/** Reasons why engines reject requests, as fixed texts. The patterns match errors of engines and of chat templates. */
+/** Reasons why engines reject requests, as fixed texts. The patterns match errors from engines and from chat templates. */
 export const rejections: readonly { readonly text: RegExp; readonly reason: string }[] = [
   {
     text: /requires --(enable-auto-tool-choice|tool-call-parser|jinja)|does not support tools|tool[- _]?(use|calling) is not (supported|enabled)/i,

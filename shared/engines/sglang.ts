@@ -1,5 +1,5 @@
 /**
- * Dialect of SGLang. It returns 400 for null values, treats a named tool choice as any tool, and nests errors only in
+ * The SGLang dialect. SGLang returns 400 for null values, treats a named tool choice as any tool, and nests errors only in
  * streams.
  */
 import { member } from '../runtime/member.ts';

@@ -1,7 +1,7 @@
 /**
- * Dialect of vLLM. It does not lower excessive values, so the token limit is always set. A fault after the status line
- * produces an error event and `[DONE]`. An aborted request ends with the finish reason `abort`. After a stop signal, the
- * process freezes with its socket open.
+ * The vLLM dialect. vLLM does not lower a token limit that is too high, so the gateway always sends one that fits. A fault
+ * after the status line produces an error event and `[DONE]`. An aborted request ends with the finish reason `abort`. After a
+ * stop signal, the process freezes with its socket open.
  */
 import type { DialectTable } from './dialect.ts';
 

@@ -1,4 +1,4 @@
-/** Tests the fold of claims rule by rule: the grants that every reader of the log computes, in order. */
+/** Tests the fold of claims rule by rule: the grants that every reader computes from the log's records in order. */
 import { expect, test } from 'vitest';
 import { type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { readGauges } from '../../test/support/read-gauges.ts';
@@ -7,7 +7,7 @@ import { ClaimsRows } from './claims-rows.ts';
 
 const minute = 60_000;
 
-/** A log with a single limit of 10, and a reader of it. */
+/** A log with a single limit of 10, and one reader. */
 class Log {
   readonly fold = new ClaimsFold();
   readonly #window: number;
@@ -247,7 +247,8 @@ test.each([
     for (const process of before) append(process, 1000);
     for (const process of before) append(process, 4000);
     append('new', 5000);
-    // The new process claims at once. The others may not have read its record yet, and still use their earlier shares.
+    // The new process claims immediately, although the others may not have read its record yet and still use their old
+    // shares.
     expect(append('new', 5001, most)).toBe(most / 2);
     expect(append('new', 7999, most)).toBe(most / 2);
     const share = most < 2 * joins ? 0 : most / (2 * joins);

@@ -32,14 +32,14 @@ interface ProcessState {
 const certainMs = 250;
 /** Time in ms for which ended processes are remembered, because late records from them may still arrive. */
 const endedKeptMs = 600_000;
-/** Time in ms for which a replaced process may have gone on using its share, because its clock may be ahead. */
+/** Time in ms for which a process may use its share after it was replaced, because its clock may be ahead. */
 const replacedMs = 1000;
 /** Largest difference in ms between a writer's clock and the log's. A writer beyond it gets no share of any minute. */
 export const clockOffMs = 30_000;
-/** A process that others end for its silence had been cut off, and used no share, for at least this time in ms. */
+/** Minimum time in ms for which a process had been cut off, and used no share, before others ended it for its silence. */
 const cutOffBeforeMs = 5000;
 
-/** Time in ms, by the log's clock, after which a process that has not read a record is cut off. */
+/** Time in ms, by the log's clock, after which a process that has not read a new record is cut off. */
 const knownMs = 3000;
 
 const noCell = { claim: 0, yields: false };
@@ -163,13 +163,15 @@ export class ClaimsFold implements Members {
     );
   }
 
-  /** Sum of what others use, according to their last records. Some of their requests in flight may have ended since. */
+  /** Sum of other processes' use, according to their last records. Some of their requests in flight may have ended since. */
   usedByOthers(process: string, limit: LimitName): number {
     const row = this.row(limit);
     return row === undefined ? 0 : row.used - (row.cells.get(process)?.used ?? 0);
   }
 
-  /** Room that others certainly use. For weight in flight, only recent records are certain. Minutes count ended processes. */
+  /**
+   * Room that others certainly use. For weight in flight, only recent records count. For minutes, ended processes count too.
+   */
   keptByOthers(process: string, limit: Limit, nowMs: number): number {
     const isMinute = limit.window !== inFlightWindow;
     let kept = 0;

@@ -1,7 +1,7 @@
 /** Claims of processes on each limit, folded from record entries in log order. This code is pure: callers pass times in. */
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 
-/** One process's claim on one limit, and its use of it. */
+/** One process's claim on a limit, and the process's use of that limit. */
 export interface Cell {
   used: number;
   /** Claim that the process requested. It is larger than `claim` if there was not enough room. */
@@ -15,7 +15,7 @@ export interface Cell {
 
 /** Processes with a standing share of a limit, which they may use without claiming it. All readers compute equal shares. */
 export interface Members {
-  /** Number that changes whenever an answer of this object may have changed. */
+  /** Number that changes whenever the result of a method may have changed. */
   readonly epoch: number;
   /** Number of processes for which the others reserve a standing share of the window. */
   count(window: number): number;
@@ -24,7 +24,7 @@ export interface Members {
   has(process: string, window: number): boolean;
 }
 
-/** Claims of all processes on one limit of one subject, and their use of it. */
+/** Claims and use of all processes for one limit of one subject. */
 export interface LimitRow {
   readonly subject: string;
   readonly window: number;
@@ -100,7 +100,7 @@ export class ClaimsRows {
     return row;
   }
 
-  /** Standing share that each process would have of a limit without cells. 0 if the share is less than one request. */
+  /** Standing share of each process in a limit that has no cells. 0 if the share is less than one request. */
   reservedShare(window: number, limit: number): number {
     return standingShare(limit, this.#members.count(window));
   }
@@ -272,7 +272,7 @@ function getCell(row: LimitRow, process: string): Cell {
   return cell;
 }
 
-/** Whether the cell can be removed. Without its cell, a process that gave its share up would reserve it again. */
+/** Whether the cell can be removed. A process that gave up its share keeps its cell, or the share would be reserved again. */
 function isIdle({ asked, claim, yields }: Cell): boolean {
   return asked + claim === 0 && !yields;
 }

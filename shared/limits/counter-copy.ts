@@ -29,7 +29,7 @@ CREATE TABLE value (${columnsSql(columns.value)}, PRIMARY KEY (replica, subject,
 `,
 };
 
-/** Opens or creates the copy. A damaged copy is replaced; the other errors of `shared/runtime/sqlite.ts` are thrown. */
+/** Opens or creates the copy. Replaces a damaged copy. Throws other errors from `shared/runtime/sqlite.ts`. */
 export function openCounterCopy(path: string): CounterCopy {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {

@@ -8,7 +8,7 @@ import { sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
 import type { CounterState } from './counters.ts';
 
-/** Interval in ms between writes of the copy. They are rare, because each value costs a row and can be read again. */
+/** Interval in ms between writes of the copy. Writes are rare, because each value costs a row and can be read again. */
 const saveEveryMs = 600_000;
 /** Pause in ms between two reads of the topic. Reading in batches is cheaper. */
 const restMs = 300;
@@ -88,7 +88,7 @@ export class CounterFeed {
   /** Writes the copy. A failure is only logged, because the next start reads the missing records again. */
   save(): void {
     const { copy, state, logger, onEnded } = this.#options;
-    // Expire an entry only if both clocks agree that it has ended, so that one wrong clock cannot remove it.
+    // Expire an entry only if both clocks agree that its time is over, so that a single wrong clock cannot remove it.
     const untilMs = this.#removal.limit(Math.min(this.logNow(), this.#now()));
     const ended = state.expire(untilMs);
     if (ended.length > 0) onEnded?.(ended);

@@ -38,7 +38,7 @@ export const nothing: Sum = { tokens: 0, turns: 0 };
 /** Bounds on how many replicas and accounts are kept, so that hostile records cannot exhaust the memory. */
 const replicasMax = 10_000;
 const accountsMax = 1_000_000;
-/** Number of days after the first day of a period when its entries expire. */
+/** Number of days from the first day of a period until the period's entries expire. */
 const entryDays = 33;
 
 export function counterKey(subject: string, period: string): string {
@@ -226,7 +226,7 @@ export function conflictOf(
 const publishMsMax = 60_000;
 /** Longest time in ms before a count is published when an allowance is nearly used up. */
 const urgentMs = 200;
-/** Divisor: near the end, each live gateway may leave its part of 1/64 of the remaining allowance unpublished. */
+/** Divisor: near the end of an allowance, all live gateways together may leave 1/64 of the remaining tokens unpublished. */
 const urgentPart = 64;
 
 /** Whether a number of unpublished tokens is too large to hold back when `left` tokens of an allowance remain. */
@@ -259,7 +259,7 @@ export class PublishPlan {
     else waiting.tokens += tokens;
   }
 
-  /** Takes the keys that are due for publication. `used` returns the sum over all replicas. */
+  /** Removes and returns the keys that are due for publication. `used` returns the sum over all replicas. */
   take(nowMs: number, live: number, used: (key: string) => number): string[] {
     const due: string[] = [];
     for (const [key, waiting] of this.#unpublished) {
@@ -285,7 +285,7 @@ export class PublishPlan {
     return limit !== undefined && isNearEnd(tokens, Math.max(limit - used(key), 0), live);
   }
 
-  /** Removes ended periods. */
+  /** Forgets these keys, whose entries have expired. */
   forget(keys: readonly string[]): void {
     for (const key of keys) {
       this.#limits.delete(key);

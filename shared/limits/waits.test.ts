@@ -9,7 +9,7 @@ import type { Limit } from './claims-rows.ts';
 const minute: Limit = { subject: 'acme', window: 60_000, limit: 10 };
 const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
 
-/** Admits requests one after the other, including their waits, until all processes know of them. */
+/** Admits this many requests of weight 1, and lets time pass until all processes know of them. */
 function hold(log: ClaimLog, claimant: Claimant, limit: Limit, weight: number): void {
   for (let n = 0; n < weight; n++) claimant.add(limit, 1, log.nowMs);
   log.pass(2000);

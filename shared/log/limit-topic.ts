@@ -30,7 +30,7 @@ export interface LimitBatch {
 }
 
 export interface FollowTopicOptions {
-  /** Where to start reading: an offset, or a time in ms since 1970. */
+  /** Position at which to start reading: an offset, or a time in ms since 1970. */
   readonly from: number | { readonly atMs: number };
   /** Called with the batches in topic order. If it throws, the follower stops. */
   readonly onBatch: (batch: LimitBatch) => void;

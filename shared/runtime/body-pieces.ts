@@ -14,7 +14,7 @@ export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
-/** Calls `onPiece` for each piece. Rejects with `ClientGone`, or with an error of `onPiece`, and then discards the rest. */
+/** Calls `onPiece` for each piece. Rejects with `ClientGone` or an error from `onPiece`, and then discards the rest. */
 export function readPieces(request: IncomingMessage, onPiece: (piece: Buffer) => void): Promise<void> {
   return new Promise((resolve, reject) => {
     let take = onPiece;

@@ -1,6 +1,6 @@
 /**
- * First checks of every listener for browsers. They refuse foreign host names, because a page of another site could reach the
- * listener through a name that resolves to this machine. They also refuse calls from pages of other origins.
+ * First checks of every listener that serves browsers. They refuse foreign host names, because a page of another site could
+ * reach the listener through a name that resolves to this machine. They also refuse calls from pages of other origins.
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIP } from 'node:net';

@@ -6,7 +6,9 @@ const allBytesMax = 512 * 1024 * 1024;
 const shares = 8;
 /** Number of idle owners that stay in the map. Removing and adding them with each request would often reallocate it. */
 const idleOwnersMax = 1000;
-/** Maximum number of waiting bodies per owner. The parts that they have already read take less than half a share. */
+/**
+ * Maximum number of waiting bodies per owner. Together, the bytes that they have already read take less than half a share.
+ */
 const waitingMax = 400;
 
 /** Limit that was reached: the memory for all bodies, or the caller's share of it. */
@@ -29,7 +31,7 @@ export interface HeldBody {
   onRoom(): void;
 }
 
-/** Budget of one body, which can wait for room in its caller's share. */
+/** Memory budget for one body. The body can wait for room in its caller's share. */
 export interface SharedBudget extends MemoryBudget {
   /** Lets the body wait for room. May call `onRoom` immediately. Returns false if too many bodies are waiting already. */
   wait(body: HeldBody): boolean;
@@ -136,7 +138,7 @@ export class BodyBudget implements MemoryBudget {
     return true;
   }
 
-  /** Admits waiting bodies in order, as soon as there is room for everything that the first one may need. */
+  /** Admits waiting bodies in order, each as soon as there is room for everything that it may need. */
   #admit(share: Share): void {
     for (;;) {
       const first = share.waiting[0];
@@ -163,7 +165,7 @@ export class BodyBudget implements MemoryBudget {
   #forgetIdle(): void {
     for (const [owner, { usedBytes, waiting }] of this.#shares)
       if (usedBytes === 0 && waiting.length === 0) this.#shares.delete(owner);
-    // Raise the threshold, so that a map with many active owners is not walked at every release.
+    // Raise the threshold, so that a map with many active owners is not searched at every release.
     this.#ownersMax = Math.max(idleOwnersMax, 2 * this.#shares.size);
   }
 }

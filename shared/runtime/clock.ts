@@ -10,7 +10,7 @@ export function wallClockMs(): number {
   return Date.now();
 }
 
-/** Returns the log's time, unless the other two times are closer to each other than to it. Then returns `earlierMs`. */
+/** Returns the log's time, or `earlierMs` if the other two times are closer to each other than to the log's time. */
 export function agreedMs(logMs: number, wallMs: number, earlierMs: number): number {
   const isWrong =
     Math.abs(wallMs - earlierMs) < Math.min(Math.abs(logMs - wallMs), Math.abs(logMs - earlierMs));

@@ -159,7 +159,7 @@ test.each([false, true])(
       Array.from({ length: 95 }, () => RawPeer.open(endpoint, { from }).catch(() => undefined)),
     );
     const peers = (await Promise.all(idle)).filter((peer) => peer !== undefined);
-    // Some of the peers have sent part of a request head, and others have already received an answer.
+    // Some of the peers have sent part of a request head, and others have already received a response.
     await Promise.all(peers.map((peer, at) => (at % 3 === 0 ? peer.send('GET /rea') : undefined)));
     await Promise.all(peers.slice(-30).map((peer, at) => (at % 3 === 1 ? isAnswered(peer) : undefined)));
     for (let ask = 0; ask < 50; ask++) {

@@ -7,7 +7,7 @@ interface FileKind {
   readonly name: RegExp;
   /** Maximum size in bytes, or undefined if the file grows only with data that it must keep. */
   readonly bytesMax?: number;
-  /** How the maximum is enforced, or which data the file keeps. */
+  /** Mechanism that enforces the maximum, or the data that the file must keep. */
   readonly by: string;
 }
 
@@ -35,7 +35,7 @@ export interface FoundFile {
   readonly bytesMax?: number;
 }
 
-/** Returns the listed files that exist in the folder. Skips files that are removed at the same time. */
+/** Returns the listed files that exist in the folder. Skips files that are being removed. */
 export function dataFiles(folder: string): FoundFile[] {
   return readdirSync(folder).flatMap((name) => {
     const kind = fileKinds.find((each) => each.name.test(name));

@@ -5,7 +5,7 @@
 import { peerPrefix } from './connections.ts';
 import { TurnQueue } from './turn-queue.ts';
 
-/** Duration in ms of a turn of the event loop after which it starts no further requests. */
+/** Time in ms after which a turn of the event loop starts no further requests. */
 const turnMsMax = 15;
 const handledMaxDefault = 256;
 
@@ -15,7 +15,7 @@ export function boundTurns<Request>(
   addressOf: (request: Request) => string | undefined,
   handledMax = handledMaxDefault,
 ): (request: Request) => void {
-  // Number of requests from which the end of the turn is awaited. A listener that is not busy avoids this cost.
+  // Number of requests in a turn from which the end of the turn is awaited. An idle listener avoids the cost of waiting.
   const watchedFrom = handledMax / 4;
   // Number of waiting requests that start in one turn. It is low, because work after their first await is not measured.
   const resumedMax = Math.max(2, handledMax / 16);
@@ -37,7 +37,7 @@ export function boundTurns<Request>(
       if (request === undefined) break;
       handle(request);
     }
-    // Plan the next turn even if no request was handled, because the system may have suspended this thread before it.
+    // Plan another turn even if no request was handled, because this thread may have been suspended before the first one.
     if (handled > 0 || waiting.size > 0) plan();
   };
   const isOver = (): boolean => {

@@ -63,7 +63,7 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
   };
 }
 
-/** Renders the metrics once for all requests in one turn of the event loop, because it takes some milliseconds. */
+/** Renders the metrics once for all requests in one turn of the event loop, because rendering takes some milliseconds. */
 function scraper({ metrics }: HealthOptions): () => Promise<string> {
   let text: Promise<string> | undefined;
   const written = async (): Promise<string> => {
@@ -93,7 +93,7 @@ async function writtenAlone(metrics: Registry, name: string): Promise<string> {
   }
 }
 
-/** Answers a request, whose target may not be a valid URL. Rejects if a check or a metric throws. */
+/** Responds to a request, whose target may not be a valid URL. Rejects if a check or a metric throws. */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,

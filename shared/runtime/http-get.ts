@@ -1,4 +1,4 @@
-/** Sends GET requests between processes through node:http. Loading undici would cost as much as two bare processes. */
+/** Sends GET requests between processes through `node:http`, because loading undici takes about 100 ms of processor time. */
 import { get, type IncomingMessage } from 'node:http';
 import { get as getOverTls } from 'node:https';
 

@@ -36,7 +36,7 @@ export interface HttpServerOptions {
   readonly keepAliveTimeoutMs?: number;
   /** Longest time in ms for which a client may read nothing of its response. */
   readonly stallTimeoutMs?: number;
-  /** Answers a request whose head is ambiguous. `fault` describes the problem in a sentence. */
+  /** Responds to a request whose head is ambiguous. `fault` describes the problem in a sentence. */
   readonly badHttp: BadHttp;
   /** Maximum number of requests handled in one turn of the event loop. */
   readonly handledMax?: number;
@@ -108,7 +108,10 @@ function refuseInOneLine(_error: ParserError, socket: Socket): void {
   writeAndClose(socket, 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
 }
 
-/** Closes a connection once its client has read nothing for `ms` to twice `ms`. Data that the client sends does not count. */
+/**
+ * Closes a connection after its client has read nothing for between `ms` and twice `ms`. Data that the client sends does not
+ * count.
+ */
 function endUnread(socket: Socket, ms: number): void {
   let before: number | undefined;
   const watch = setInterval(() => {

@@ -85,7 +85,7 @@ export function arrayText(json: string, name: string): string | undefined {
   return undefined;
 }
 
-/** Returns where the array begins whose name ends at `at`. Returns -1 if it is not a name or its value is not an array. */
+/** Returns where the array of the member whose name ends at `at` begins, or -1 if this is not a name with an array. */
 function findArrayEnd(json: string, at: number): number {
   const colon = skipSpace(json, at + 1);
   if (json.charCodeAt(colon) !== 0x3a) return -1;

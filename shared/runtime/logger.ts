@@ -1,5 +1,6 @@
 /**
- * Writes a process's log to stderr: JSON lines, or readable text on a terminal. Keys, prompts and answers are never logged.
+ * Writes a process's log to stderr: JSON lines, or readable text on a terminal. Keys, prompts and completions are never
+ * logged.
  */
 import { type LogFn, type Logger as PinoLogger, pino } from 'pino';
 import { type LogLevel, type LogText, logTextCode } from '../../schemas/records/log-events.ts';

@@ -1,6 +1,6 @@
 /**
- * Knows how many files and sockets this process may open, and detects when it has run out. If a connection fails for lack of
- * a file descriptor, this says nothing about its peer.
+ * Determines how many files and sockets this process may open, and detects when it has run out. A connection that fails for
+ * lack of a file descriptor says nothing about the peer.
  */
 import { readFileSync } from 'node:fs';
 import { Counter, type Registry } from 'prom-client';

@@ -26,7 +26,7 @@ interface Line {
 }
 
 interface PacedServer {
-  /** Time of the clock that determines the pace, in ms. Tests advance it by hand. */
+  /** Current time of the clock that sets the pace, in ms. Tests advance it manually. */
   nowMs: number;
   /** Client addresses in the order in which their requests were handled. */
   readonly handled: string[];
@@ -93,7 +93,7 @@ test('16 connections of a flood start at once, then 100 a second, and waiting on
   expect(server.sockets.filter(({ bytesRead }) => bytesRead === 0)).toHaveLength(84);
   server.nowMs += 50;
   await handled(21);
-  // However long no connection arrived, no more of them start at once than at the beginning.
+  // Even after a long pause, no more connections start at once than at the beginning.
   server.nowMs += 60_000;
   await handled(37);
   await server.open(exempt);

@@ -7,7 +7,7 @@ import { RateLimit } from './rate-limit.ts';
 import { TurnQueue } from './turn-queue.ts';
 
 export interface Pace {
-  /** Whether a connection may start immediately and does not count. */
+  /** Whether a connection may start immediately, without counting against the rate. */
   readonly isExempt: (address: string | undefined) => boolean;
   /** Returns the response to a connection for which there is no room. It is not sent over TLS. */
   readonly answer: () => string;
@@ -65,7 +65,7 @@ export function paceConnections(server: Server, paced: PaceRules): void {
   });
 }
 
-/** Whether the peer's connection may wait. If the room is full, it may replace the newest one of the peer with the most. */
+/** Whether the peer's connection may wait. If there is no room, it may displace the newest one of the peer with the most. */
 function makeRoom(waiting: TurnQueue<Socket>, peer: string, refuse: PaceRules['refuse']): boolean {
   const count = waiting.countOf(peer);
   if (count < (waitingMax - waiting.size) * shareOfRoom) return true;

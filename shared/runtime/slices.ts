@@ -28,8 +28,8 @@ export async function inSlices<Result>(
 }
 
 /**
- * Runs the work in slices on a state that must not move meanwhile. If it moves, the work starts again, up to `triesMax` times
- * in total. Resolves to undefined if the state moved each time.
+ * Runs the work in slices on a state that must not change meanwhile. If the state changes, the work starts again, up to
+ * `triesMax` times in total. Resolves to undefined if the state changed each time.
  */
 export async function onOnePosition<Result>(
   of: { readonly seq: number },

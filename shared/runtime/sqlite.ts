@@ -187,9 +187,9 @@ export interface FileFormat {
   readonly version: number;
   /** SQL that creates all tables. */
   readonly sql: string;
-  /** SQL by earlier version of the format. It upgrades a file of that version to this one. */
+  /** SQL that upgrades a file of an earlier version to this version, by the earlier version's number. */
   readonly upgrades?: Readonly<Record<number, string>>;
-  /** SQL that creates what files of this version may lack, because earlier builds of this version did not create it. */
+  /** SQL for additions that files of this version may lack, because earlier builds of this version did not create them. */
   readonly added?: string;
 }
 

@@ -1,22 +1,22 @@
 /**
- * A coarse clock for many waits, which avoids a timer for each. It counts only the time in which this process ran. It checks
- * the waits only after sockets were read, so that data that arrived during a stall is handled before a wait can end. A wait
- * may end up to one tick late. The timer never keeps a process alive.
+ * A coarse clock for many timeouts, which avoids a timer for each. It counts only time during which this process ran. It
+ * checks timeouts only after sockets were read, so that data that arrived during a stall is handled before a timeout can
+ * expire. A timeout may expire up to one tick late. The clock's own timer never keeps a process alive.
  */
 
 export interface Timed {
-  /** Index in the ticker's list, which the ticker sets. -1 while not waiting. */
+  /** Index in the ticker's list, set by the ticker. -1 while not in the list. */
   index: number;
   /** Called at every tick with the ticker's current time. */
   tick(nowMs: number): void;
 }
 
-/** Largest delay in ms of a tick that is counted. Any further delay means that this process did not run. */
+/** Longest delay of a tick that counts as elapsed time, in ms. Any further delay means that this process did not run. */
 const lateMsMax = 250;
 
 export class Ticker {
   readonly #tickMs: number;
-  /** Waits in no particular order. A Set would keep resizing its hash table, which inflates the heap's old space. */
+  /** Waiters in no particular order. A Set would keep resizing its hash table, which inflates the heap's old space. */
   readonly #waiting: Timed[] = [];
   #timer: NodeJS.Timeout | undefined;
   /** Time in ms counted up to the last tick. */
@@ -27,7 +27,7 @@ export class Ticker {
     this.#tickMs = tickMs;
   }
 
-  /** Number of current waits. */
+  /** Number of current waiters. */
   get size(): number {
     return this.#waiting.length;
   }
@@ -38,7 +38,7 @@ export class Ticker {
     return this.#countedMs + Math.min(performance.now() - this.#tickedMs, this.#tickMs + lateMsMax);
   }
 
-  /** Adds a wait. Has no effect if it was added already. */
+  /** Adds a waiter. Has no effect if the waiter was already added. */
   add(timed: Timed): void {
     if (timed.index >= 0) return;
     timed.index = this.#waiting.push(timed) - 1;
@@ -47,7 +47,7 @@ export class Ticker {
     this.#timer = setInterval(() => this.#tick(), this.#tickMs).unref();
   }
 
-  /** Removes a wait, and moves the last one to its index. Has no effect if it was removed already. */
+  /** Removes a waiter, and moves the last waiter to its index. Has no effect if the waiter was already removed. */
   delete(timed: Timed): void {
     if (timed.index < 0) return;
     const last = this.#waiting.pop() as Timed;
@@ -58,12 +58,12 @@ export class Ticker {
     timed.index = -1;
   }
 
-  /** Checks the waits in a `setImmediate` callback, because after a stall timers may run before sockets are read. */
+  /** Calls the waiters in a `setImmediate` callback, because after a stall timers may run before sockets are read. */
   #tick(): void {
     const nowMs = this.nowMs;
     this.#countedMs = nowMs;
     this.#tickedMs = performance.now();
-    // Stop the timer only here. Most waits are brief, and stopping and starting a timer for each would cost more.
+    // Stop the timer only here. Most waiters stay only briefly, and stopping and starting a timer for each would cost more.
     if (this.#waiting.length === 0) {
       clearInterval(this.#timer);
       this.#timer = undefined;
@@ -72,7 +72,7 @@ export class Ticker {
     setImmediate(() => this.#askAll(nowMs));
   }
 
-  /** Goes through the waits backwards. If one is removed meanwhile, its index is taken by one that was already called. */
+  /** Iterates backwards, so that if a waiter is removed meanwhile, the one moved to its index has already been called. */
   #askAll(nowMs: number): void {
     for (let index = this.#waiting.length - 1; index >= 0; index--) this.#waiting[index]?.tick(nowMs);
   }

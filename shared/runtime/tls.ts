@@ -38,7 +38,7 @@ export class Certificate implements Renewable {
     return new Date(new X509Certificate(this.tls.cert).validTo).toISOString();
   }
 
-  /** Gives all renewed certificates to a server. Does nothing if the server does not use TLS. */
+  /** Applies all renewed certificates to a server. Does nothing if the server does not use TLS. */
   renewServer(server: object): void {
     if (server instanceof Server) this.#servers.push(server);
   }

@@ -1,6 +1,7 @@
 /**
- * Time limits of all waits for a peer while a gateway handles a request. No wait may lack one. `docs/network.md` explains
- * when each wait starts and what ends it. `data-plane/telemetry/waits.test.ts` lets a peer stall at each.
+ * Time limits for everything that a gateway waits for while it handles a request. Every wait must have a limit.
+ * `docs/network.md` explains when each wait starts and what ends it. `data-plane/telemetry/waits.test.ts` makes a peer stall
+ * at each.
  */
 
 export const waits = {

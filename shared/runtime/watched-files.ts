@@ -9,7 +9,7 @@ export class WatchedFiles<Value> {
   #seen: string;
   #value: Value;
 
-  /** Reads the files for the first time. Throws the errors of `read`. */
+  /** Reads the files for the first time. Throws errors from `read`. */
   constructor(paths: readonly string[], read: () => Value) {
     this.#paths = paths;
     this.#read = read;
@@ -21,7 +21,7 @@ export class WatchedFiles<Value> {
     return this.#value;
   }
 
-  /** Reads the files again if one has changed or `always` is set, and returns true if so. Throws the errors of `read`. */
+  /** Reads the files again if one has changed or `always` is set, and returns true if so. Throws errors from `read`. */
   look(always = false): boolean {
     // Identify the files before reading them, so that the next call notices changes made meanwhile.
     const seen = fileIdentity(this.#paths);

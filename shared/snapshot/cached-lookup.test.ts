@@ -1,6 +1,6 @@
 /**
- * Tests that the cached look-up queries the snapshot once for each answer, and again only after a commit that affects the
- * answer.
+ * Tests that the cached look-up queries the snapshot once for each result, and again only after a commit that affects the
+ * result.
  */
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';

@@ -1,14 +1,14 @@
-/** Caches the answers of a look-up, within bounds. A commit removes only the answers that depend on the rows it changes. */
+/** Caches the results of a look-up, within bounds. A commit removes only results that depend on the rows that it changes. */
 import { BoundedMap } from '../runtime/bounded-map.ts';
 import type { KeyOwner, Lookup } from './lookup.ts';
 import type { RowOf, TableName, TableRow } from './tables.ts';
 
 export interface CachedLookup extends Lookup {
-  /** Removes every answer that depends on this row. Call it for each row written or removed, before the next query. */
+  /** Removes every result that depends on this row. Call it for each row written or removed, before the next query. */
   forget(table: TableName, before: TableRow | undefined, after: TableRow | undefined): void;
 }
 
-/** Maximum number of answers cached per query. The query's whole cache is emptied when the next answer arrives. */
+/** Maximum number of results cached per query. The next result empties the query's whole cache. */
 const answersMax = 10_000;
 
 /** Joins key parts with a NUL character, which names cannot contain. */
@@ -38,13 +38,13 @@ function forgetAll(answers: Caches): void {
   for (const known of Object.values(answers)) known.clear();
 }
 
-/** For each table, removes the answers that depend on one of its rows. null if no answer depends on the table. */
+/** For each table, removes the results that depend on one of its rows. null if no result depends on the table. */
 const forgetters: {
   readonly [Name in TableName]: ((answers: Caches, row: RowOf<Name>) => void) | null;
 } = {
   // Clear the owners of all keys, because finding those of one tier or organisation would be costly in large commits.
   tier: ({ owners }) => owners.clear(),
-  // Clear all answers about tiers' models, because a row with the model `*` includes every model.
+  // Clear all results about tiers' models, because a row with the model `*` includes every model.
   tier_model: ({ included }) => included.clear(),
   model: ({ catalogued, weights, affinities }, { id }) => {
     for (const answers of [catalogued, weights, affinities]) answers.delete(id);
@@ -81,7 +81,7 @@ export function cachedLookup(lookup: Lookup): CachedLookup {
       const key = latin1(hash);
       const known = owners.get(key);
       if (known !== undefined) return known;
-      // Do not cache unknown keys, so that someone guessing keys cannot evict real answers.
+      // Do not cache unknown keys, so that someone guessing keys cannot evict the results for real keys.
       const owner = lookup.keyOwner(hash);
       return owner && owners.keep(key, owner);
     },

@@ -44,7 +44,7 @@ function toTierLimits(row: RowOf<'tier'>) {
   });
 }
 
-/** Row of a real tier, which always has a rank. Only the row for visitors does not. */
+/** Row of a real tier, which always has a rank. Only the row for visitors has none. */
 export interface TierRow extends RowOf<'tier'> {
   readonly rank: number;
 }

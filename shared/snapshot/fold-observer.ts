@@ -1,4 +1,6 @@
-/** Observes every step of a fold inside its transaction, which may be rolled back. The history records versions with it. */
+/**
+ * Observes every step of a fold inside its transaction, which may be rolled back. The history uses this to record versions.
+ */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { TableName, TableRow } from './tables.ts';
 

@@ -1,4 +1,6 @@
-/** Checks that a log is still the one that was folded. A re-created or restored topic answers reads without any error. */
+/**
+ * Checks that a log is still the one that was folded, because a re-created or restored topic can be read without any error.
+ */
 import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
 import { batchesToEnd, readRecord } from '../log/core/batches-to-end.ts';
 import { emptyHead, judge, recordHash } from '../log/core/chain.ts';

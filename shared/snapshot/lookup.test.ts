@@ -1,6 +1,6 @@
 /**
- * Tests that a node serves a model if it can and if the model is installed at its place. Both must take effect with their
- * commit.
+ * Tests that a node serves a model if the node can and if the model is installed at the node's place. Each of these facts
+ * must take effect with the commit that changes it.
  */
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';

@@ -54,7 +54,7 @@ function digestsOf(records: readonly LogRecord[]) {
   return foldedInto(records).digests();
 }
 
-/** A log whose answers the test can delay or replace. */
+/** A log whose results the test can delay or replace. */
 class StagedLog implements ControlLog {
   readonly #log: ControlLog;
   beforeBatch: () => Promise<void> = async () => undefined;

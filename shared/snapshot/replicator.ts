@@ -102,7 +102,7 @@ export class Replicator {
     this.#probing = this.#probe();
   }
 
-  /** Resolves once everything that the log contained at the call is folded. Rejects on a fault, timeout or stop. */
+  /** Resolves once everything in the log at the time of the call is folded. Rejects on a fault, timeout or stop. */
   async caughtUp(timeoutMs: number): Promise<void> {
     const untilMs = performance.now() + timeoutMs;
     const end = await this.#options.log.end();

@@ -114,7 +114,7 @@ export function verify(db: Database): Verification {
 const rowsPerStep = 50;
 const turnMsMax = 5;
 
-/** Returns the tables that fail the check. It takes turns with requests, because a gateway serves while it rebuilds. */
+/** Returns the tables that fail the check. Yields to requests between steps, because a gateway serves while it rebuilds. */
 export async function verifyInTurns(db: Database): Promise<readonly TableName[]> {
   return (await inSlices(verifySteps(db, rowsPerStep), turnMsMax)).differing;
 }

@@ -1,7 +1,7 @@
 /**
- * Lets a process query another one without sending a secret, at the address that the other's status report contains. The
- * question and each piece of the answer carry an HMAC under the token that signed the report. So nobody without the token can
- * ask, alter or replay anything. The queried process first issues a challenge, which avoids comparing clocks.
+ * Lets a process query another process without sending a secret, at the address in that process's status report. The question
+ * and each piece of the answer carry an HMAC under the token that signed the report. So nobody without the token can ask,
+ * alter or replay anything. The queried process first issues a challenge, which avoids comparing clocks.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
@@ -28,7 +28,7 @@ interface Question {
   /** Path of the question, including its query string. */
   readonly path: string;
   readonly challenge: string;
-  /** Random text of the sender, so that an answer to another question is not accepted. */
+  /** Random text from the sender, so that an answer to another question is not accepted. */
   readonly nonce: string;
 }
 

@@ -4,7 +4,7 @@ import { statusTopic } from '../../schemas/records/status.ts';
 import { openLog } from '../log/open-log.ts';
 import { ReopenedLog } from '../log/reopened-log.ts';
 
-/** Opens the status topic. Rejects with the errors of opening a log. */
+/** Opens the status topic. Rejects if the log cannot be opened. */
 export async function openStatusLog(logUrl: string): Promise<ReopenedLog> {
   // Do not wait for flushes. If the machine loses a report in a crash, the first report after it replaces the lost one.
   const options = { keepSeconds: daySeconds, allowTrimmed: true, durability: 'normal' } as const;

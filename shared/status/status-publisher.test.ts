@@ -1,4 +1,4 @@
-/** Tests publishing status reports: their numbers, their last report, and records that the log refuses. */
+/** Tests how status reports are published: their numbers, the last report, and records that the log refuses. */
 import { beforeEach, expect, test } from 'vitest';
 import { StatusBoard } from '../../control-plane/gateways/status-board.ts';
 import type { TrafficReport } from '../../schemas/records/traffic.ts';

@@ -1,7 +1,7 @@
 /** Reads the present contents of a log and then stops. A tail would wait for more records instead. */
 import type { ControlLog, LogRecord, TailOptions } from './control-log.ts';
 
-/** Yields batches from `from` (default: the first record) up to the present end. Throws the errors of `end` and `tail`. */
+/** Yields batches from `from` (default: the first record) up to the present end. Throws errors from `end` and `tail`. */
 export async function* batchesToEnd(
   log: ControlLog,
   { from = 0, ...options }: Partial<TailOptions> = {},
@@ -14,7 +14,7 @@ export async function* batchesToEnd(
   }
 }
 
-/** Returns the first record at or after `offset`, or undefined if there is none. Throws the errors of `tail`. */
+/** Returns the first record at or after `offset`, or undefined if there is none. Throws errors from `tail`. */
 export async function readRecord(log: ControlLog, offset: number): Promise<LogRecord | undefined> {
   if ((await log.end()) <= offset) return undefined;
   for await (const batch of log.tail({ from: offset, recordsMax: 1 })) {

@@ -14,7 +14,7 @@ import { type ChainRule, chainRules } from './chain.ts';
 
 const baseSeed = Number(process.env['HEADGATE_SEED'] ?? randomInt(2 ** 32));
 const simulations = runs({ fast: 300, full: 600 });
-/** Largest number of runs until a violation must be found. If a clause is left out, one is found soon. */
+/** Maximum number of runs after which a violation must have been found if a clause is left out. Usually, few are needed. */
 const runsUntilViolation = 3000;
 const openWriter: OpenWriter = (parts) => new ModelWriter(parts);
 

@@ -165,7 +165,7 @@ describe('a batch of records', () => {
   }
   const honest = honestLog(6);
 
-  /** Builds a record that an outsider could append who knows all earlier records but has no signer's key. */
+  /** Builds a record that could come from an outsider who knows all earlier records but has no signer's key. */
   function forgery(kind: number, pick: number, before: readonly LogRecord[]): LogRecord {
     const judgements = judgeOneByOne(emptyHead(), before);
     const last = judgements.findLast((judgement) => 'accepted' in judgement);
@@ -196,7 +196,7 @@ describe('a batch of records', () => {
     });
   }
 
-  /** Judges the records in batches of these sizes, which are repeated in turn. */
+  /** Judges the records in batches of these sizes, which are used in turn and then again from the first. */
   function judgeInBatches(from: Head, records: readonly LogRecord[], sizes: readonly number[]): Judgement[] {
     let head = from;
     const all: Judgement[] = [];

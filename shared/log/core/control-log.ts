@@ -44,7 +44,7 @@ export interface TopicFault {
   readonly next: string;
 }
 
-/** What the brokers report about themselves and about the service's topics. */
+/** Facts that the brokers report about themselves and about the service's topics. */
 export interface LogInspection {
   readonly faults: readonly TopicFault[];
   /** Smallest number of replicas of any partition. Missing if no topic exists yet. */
@@ -72,11 +72,13 @@ export interface TopicReading {
 
 export interface ControlLog {
   /**
-   * Whether several brokers held the log at the last call of `end`. If so, an end proves little by itself, because this
-   * process may be cut off from the other brokers. Missing if only one process or broker holds the log.
+   * Whether several brokers held the log at the last call of `end`. If so, the end that one broker reports proves little,
+   * because this process may be cut off from the other brokers. Missing if only one process or broker holds the log.
    */
   readonly isReplicated?: boolean;
-  /** Appends a record. Resolves to its offset once durable. Rejects with `AppendUnknown`, `LogUnavailable`, `LogReplaced`. */
+  /**
+   * Appends a record. Resolves to its offset once durable. Rejects with `AppendUnknown`, `LogUnavailable` or `LogReplaced`.
+   */
   append(value: Uint8Array, signature?: Uint8Array | null): Promise<number>;
   /** Yields batches until `signal` aborts or the log closes. Throws `LogUnavailable`, `LogTruncated` or `LogReplaced`. */
   tail(options: TailOptions): AsyncIterable<LogBatch>;
@@ -96,7 +98,7 @@ export interface ControlLog {
 
 /** A log whose records have timestamps. The broker, the writer or the machine of an embedded log sets them. */
 export interface TimedLog extends ControlLog {
-  /** Returns the offset of the first record at or after this time (ms since 1970), or the end. Throws the errors of `end`. */
+  /** Returns the offset of the first record at or after this time (ms since 1970), or the end. Throws errors from `end`. */
   offsetAt(atMs: number): Promise<number>;
 }
 
@@ -113,7 +115,7 @@ export class LogUnavailable extends Error {
 /** Thrown if the log responds but cannot be read. Retries fail until someone removes the cause. */
 export class LogUnreadable extends LogUnavailable {}
 
-/** Thrown if an append was sent but not answered. The record may be in the log already, may appear later, or may be lost. */
+/** Thrown if an append was sent but got no response. The record may be in the log, may appear later, or may be lost. */
 export class AppendUnknown extends Error {
   override readonly name = 'AppendUnknown';
 }

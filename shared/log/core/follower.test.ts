@@ -109,7 +109,7 @@ test('a slice is shorter while the event loop has other work, and runs once a tu
   const [from, to] = [100, 120];
   let turns = 0;
   let turnsAmong = 0;
-  /** Simulates the work of a request between two of its waits. */
+  /** Simulates the work that a request does between two awaits. */
   const other = (): void => {
     const untilMs = performance.now() + 0.5;
     while (performance.now() < untilMs);
@@ -127,6 +127,6 @@ test('a slice is shorter while the event loop has other work, and runs once a tu
   const among = budgets.slice(from + 2, to);
   expect(budgets).toContain(5);
   expect([...new Set(among)]).toEqual([2]);
-  // Each slice waited for other turns for as long as there were any.
+  // Between slices, the follower waited for other turns for as long as there were any.
   expect(turnsAmong).toBeGreaterThan(among.length);
 });

@@ -32,7 +32,10 @@ export type MacRefusal = 'unsigned' | 'wrong_mac';
 export class RecordMac {
   readonly #keys: readonly [Key, ...Key[]];
 
-  /** The first token signs. All are accepted, so tokens can be rotated. Throws if one is empty. A MAC is bound to `topic`. */
+  /**
+   * Signs with the first token and accepts all, so that tokens can be rotated. Throws if one is empty. MACs are bound to
+   * `topic`.
+   */
   constructor(topic: string, ...tokens: readonly [string, ...string[]]) {
     if (tokens.includes('')) throw new Error('a gateway token is empty');
     const [first, ...others] = tokens;
@@ -58,7 +61,9 @@ export class RecordMac {
   }
 }
 
-/** Returns undefined if the record has a valid MAC, or the reason if not. Without `recordMac`, all records are refused. */
+/**
+ * Returns why the record's MAC is not accepted, or undefined if it is valid. Without `recordMac`, all records are refused.
+ */
 export function checkMac(
   { value, signature }: Pick<LogRecord, 'value' | 'signature'>,
   recordMac: RecordMac | undefined,
@@ -67,7 +72,7 @@ export function checkMac(
   return recordMac?.accepts(value, signature) ? undefined : 'wrong_mac';
 }
 
-/** Records on a topic that were refused for their MAC since the process started. */
+/** Number of records on a topic that were refused because of their MAC since the process started. */
 export interface RefusedRecords {
   readonly count: number;
   readonly first: number;

@@ -1,7 +1,7 @@
 /**
- * Pinned signers (`--trust-signer`) tell a process which log to trust when it first reads one. Without them, anyone who can
- * write to an empty topic could start a log. They are checked for the first record only, because signers sign all later
- * changes.
+ * Pinned signers (`--trust-signer`) tell a process which log to trust when it first reads one. Without pins, anyone who can
+ * write to an empty topic could start a log. Pins are checked against the first record only, because a change of the signers
+ * must itself be signed.
  */
 import { textOfNamed } from '../../runtime/named-file.ts';
 import { emptyHead, judge } from './chain.ts';

@@ -83,7 +83,7 @@ export class EmbeddedFile {
   readonly #opened: Identity;
   readonly #time: LogTime | undefined;
 
-  /** Creates the folder (mode 0700) and file (0600) if they are missing. Throws errors of `sqlite.ts`, or `LogReplaced`. */
+  /** Creates the folder (mode 0700) and file (0600) if they are missing. Throws errors from `sqlite.ts`, or `LogReplaced`. */
   constructor(options: FileOptions) {
     this.#options = options;
     create(options.path);

@@ -266,7 +266,8 @@ class EmbeddedLog implements TimedLog {
     try {
       this.#file.trim(this.#removal.limit(logMs) - keepSeconds * 1000);
     } catch {
-      // The append has succeeded. The next trim will remove the records, and the next append will report a fault.
+      // Ignore the fault, because the append has succeeded. The next trim removes the records, and the next append reports a
+      // fault.
     }
   }
 

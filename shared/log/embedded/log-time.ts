@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS log_time (
 
 /** Largest difference in ms up to which a writer's wall clock is trusted. */
 const toleranceMs = 10_000;
-/** Time in ms after which a differing wall clock is trusted, because nothing was appended or all clocks differed so long. */
+/** Time in ms after which a differing wall clock is trusted, if nothing was appended or all clocks differed for that long. */
 const heldMs = 60_000;
 
 interface Row {
@@ -51,7 +51,7 @@ export class LogTime {
   }
 }
 
-/** Monotonic time since which writers' wall clocks have differed from the log's. undefined if this one agrees. */
+/** Monotonic time since which writers' wall clocks have differed from the log's. Undefined if this writer's clock agrees. */
 function clockOffSince(
   { atMs, monotonicMs, offSinceMs }: Row,
   wallMs: number,

@@ -227,7 +227,7 @@ export class KafkaCluster {
   }
 }
 
-/** Resolves once enough witnesses agree, so that a slow broker does not delay the answer if the others suffice. */
+/** Resolves once enough witnesses agree, so that a slow broker does not delay the result if the others suffice. */
 function awaitQuorum(witnesses: readonly Promise<void>[], needed: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let agreed = 0;

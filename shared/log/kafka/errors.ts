@@ -1,13 +1,15 @@
 /** Classifies failed requests to Kafka by whether they may have taken effect. Messages contain no addresses or records. */
 import { LogUnavailable } from '../core/control-log.ts';
 
-/** `unsent`: the request was never sent. `lost`: it was sent but not answered. `answered`: the broker returned an error. */
+/**
+ * `unsent`: the request was never sent. `lost`: it was sent but got no response. `answered`: the broker returned an error.
+ */
 export type FaultKind = 'unsent' | 'lost' | 'answered';
 
 export class KafkaFault extends Error {
   override readonly name = 'KafkaFault';
   readonly kind: FaultKind;
-  /** Kafka's error code if the broker answered, otherwise the system's, for example ECONNREFUSED. */
+  /** Kafka's error code if the broker responded, otherwise the system's, for example ECONNREFUSED. */
   readonly type: string;
 
   constructor(type: string, options: ErrorOptions & { readonly kind: FaultKind }) {

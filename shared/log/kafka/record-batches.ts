@@ -82,9 +82,9 @@ function parseRecords(bytes: Buffer, offsets: number): LogRecord[] | UnreadableC
 /** Decodes one record. Throws `RangeError` if the bytes are not the record at this index of the batch. */
 function parseRecord(bytes: Buffer, firstOffset: number, index: number): LogRecord {
   const cursor = new Cursor(bytes, 1);
-  cursor.skipVarint(); // skip the timestamp
+  cursor.skipVarint(); // Skip the timestamp.
   if (cursor.varint() !== index) throw new RangeError('the offsets of a batch are consecutive');
-  cursor.nullable(); // skip the key
+  cursor.nullable(); // Skip the key.
   const value = cursor.nullable() ?? Buffer.alloc(0);
   const signatures: (Buffer | null)[] = [];
   for (let left = cursor.length(); left > 0; left--) {

@@ -120,8 +120,8 @@ class Reader {
   }
 
   /**
-   * Checks for a deposed leader, which may answer every fetch without records. If no records have arrived for a while, other
-   * brokers are asked who leads, without delaying the next fetch. The connection to a deposed leader is closed.
+   * Checks for a deposed leader, which may respond to every fetch without records. If no records have arrived for a while,
+   * other brokers are asked who leads, without delaying the next fetch. The connection to a deposed leader is closed.
    */
   #askWhoLeads(connection: KafkaConnection): void {
     const { cluster, target } = this.#partition;

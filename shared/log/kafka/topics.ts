@@ -24,7 +24,7 @@ export interface TopicPlan {
   readonly retentionMs: number;
   /** Whether the broker's clock must set record times, even in a topic that an older version created. */
   readonly stampedByBroker: boolean;
-  /** Longest time in ms for which one segment is written, because expired records are deleted by whole segments. */
+  /** Longest time in ms before a new segment begins. It is bounded because expired records are deleted by whole segments. */
   readonly segmentMs?: number;
   /** Whether to fail if the topic is missing instead of creating it. */
   readonly mustExist?: boolean;
