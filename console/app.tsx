@@ -12,11 +12,11 @@ import { findPage } from './pages.tsx';
 import { Frame } from './ui/frame.tsx';
 import { Failure, Loading } from './ui/parts.tsx';
 
-/** Failure to determine who is signed in, if the last attempt failed. */
+/** Failure of the last attempt to determine who is signed in, or undefined if there was none. */
 const unknown = signal<ApiFailure | undefined>(undefined);
 const findOutAgainMs = 3000;
 
-/** Determines who is signed in. Only status 401 means that nobody is. After any other failure, the page asks again. */
+/** Determines who is signed in. Only status 401 means that nobody is signed in. After any other failure, tries again. */
 async function findOut(): Promise<void> {
   for (let isBackground = false; ; isBackground = true) {
     const found = await call('me.get', {}, { isBackground }).catch(toFailure);
@@ -30,7 +30,7 @@ async function findOut(): Promise<void> {
   }
 }
 
-/** Returns the answers that were delivered with the page, and nothing when called again. Missing answers are requested. */
+/** Returns API responses that were delivered inside the page. A second call returns nothing, so data are then requested. */
 function answersOfDocument(): { readonly '/me'?: Person } {
   const block = document.getElementById('answers');
   block?.remove();

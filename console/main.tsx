@@ -1,6 +1,6 @@
 /**
  * Entry point of the console. It determines who is signed in and then draws the page that the URL names. The console shows
- * and changes only what the control plane allows. It imports `schemas/` and nothing else of the project.
+ * and changes only what the control plane allows. From the rest of the project, it imports only `schemas/`.
  */
 import './styles/base.css';
 import './styles/controls.css';

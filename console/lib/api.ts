@@ -1,5 +1,5 @@
 /**
- * Calls the control plane in JSON. The session's cookie authenticates each call. The room `console/lib` contains the
+ * Calls the control plane with JSON. The session cookie authenticates each call. The room `console/lib` contains the
  * console's calls, live data and formatting. It must not decide permissions, because only the control plane does.
  */
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
@@ -30,7 +30,7 @@ export function toFailure(error: unknown): ApiFailure {
 
 export interface CallOptions {
   readonly body?: unknown;
-  /** Set for calls that an open page repeats automatically. They must not keep the session alive. */
+  /** Set for calls that an open page repeats automatically, because they must not keep the session alive. */
   readonly isBackground?: boolean;
   readonly signal?: AbortSignal | undefined;
 }
@@ -39,7 +39,7 @@ interface Refusal {
   readonly error?: { readonly type?: string; readonly message?: string; readonly next?: string };
 }
 
-/** Calls an operation that cannot change the outcome of requests. All others need the dialog that shows their effect. */
+/** Calls an operation that cannot change the outcome of requests. Others need the dialog that shows a command's effect. */
 export function call<Name extends Exclude<OperationName, TurningName>>(
   name: Name,
   input: OperationInput<Name>,

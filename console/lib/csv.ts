@@ -15,12 +15,12 @@ export interface DayUsage {
   readonly firstTokenMs: number[];
 }
 
-/** Returns the smallest value that at least this share of all values does not exceed, or undefined if there are no values. */
+/** Returns the smallest value that is at least as large as this share of all values, or undefined if there are no values. */
 export function quantile(values: readonly number[], share: number): number | undefined {
   return [...values].sort((a, b) => a - b)[Math.max(0, Math.ceil(values.length * share) - 1)];
 }
 
-/** Matches the start of a formula wherever a cell may start. List separators vary, and some programs ignore quotes. */
+/** Matches the start of a formula at any possible start of a cell. List separators vary, and some programs ignore quotes. */
 const formula = /(^|[,;|\t\r\n])([\s'"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
 /** Formats a value as one cell. Text is always quoted. */

@@ -1,4 +1,4 @@
-/** Finds the things that an event's data name, so that the event's sentence can link to each of them. */
+/** Finds the things that are named in an event's data, so that the sentence about the event can link to each of them. */
 import { toFieldTexts } from '../../schemas/events/event-definition.ts';
 import { type EventSubjectKind, idKind } from '../../schemas/events/event-sentences.ts';
 

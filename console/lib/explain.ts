@@ -5,7 +5,7 @@ import { shellWord } from './format.ts';
 
 export type { Explanation };
 
-/** Question in the URL. Its parameters have the names of the options of `headgate explain`. */
+/** Question in the Explain page's URL. Its parameters are named like the options of `headgate explain`. */
 export interface ExplainQuery {
   readonly request?: string | undefined;
   readonly key?: string | undefined;
@@ -55,7 +55,7 @@ const numberOf = (text: string | undefined): number | undefined =>
 const momentOf = (text: string | undefined): number | string | undefined =>
   text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
 
-/** Builds the body of the request that asks the control plane. */
+/** Converts a question from the Explain page to the body of an API request. */
 export function toQuestion(asked: ExplainQuery): object {
   const { request, key, org, visitor, model, host, path, prompt, max, at, diff } = asked;
   const moments = { at: momentOf(at), diff: momentOf(diff) };

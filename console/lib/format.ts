@@ -1,7 +1,7 @@
 /** Formats numbers, times and words for people. */
 import { groupDigits } from '../../schemas/grouped.ts';
 
-/** Formats are created on first use, because that takes a browser many milliseconds and most pages need none. */
+/** Formatters are created on first use, because creating them takes many milliseconds and most pages need none. */
 let formats:
   | Readonly<Record<'dates' | 'calendarDays' | 'shortDays' | 'moments' | 'clocks', Intl.DateTimeFormat>>
   | undefined;

@@ -6,14 +6,14 @@ export interface FleetReads {
   readonly stacks: readonly Stack[];
   readonly nodes: readonly LiveNodeResource[];
   readonly tiers: readonly Tier[];
-  /** Organisations. If there are many, only the first page of them. */
+  /** Organisations, or only the first page of them if there are many. */
   readonly organisations: readonly Organisation[];
   readonly organisationsInAll: number;
 }
 
 export interface UnservedInstall {
   readonly model: string;
-  /** Status of the answer to requests for the model. It is 503 on the pool and 404 on a stack. */
+  /** HTTP status of the response to requests for the model: 503 on the pool, and 404 on a stack. */
   readonly status: 404 | 503;
   /** Place where the model is installed: `the pool`, or the id of a stack. */
   readonly where: string;

@@ -11,7 +11,7 @@ import { minPosition } from './session.ts';
 
 export type Connection = 'connecting' | 'live' | 'interrupted';
 
-/** Last position that is known to be folded. */
+/** Latest log position that the control plane is known to have folded. */
 export const position = signal(0);
 export const connection = signal<Connection>('connecting');
 /** Whether the control plane can reach the log. */
@@ -19,7 +19,7 @@ export const logReachable = signal(true);
 /** Counter that grows with each change of the state and triggers new reads. */
 export const changes = signal(0);
 
-/** Receives the events of new commits, or undefined if there were more commits than a message can contain. */
+/** Called with the events of new commits, or with undefined if there were more commits than a message can contain. */
 type Listener = (events: readonly ListedEvent[] | undefined) => void;
 const listeners = new Set<Listener>();
 
@@ -110,7 +110,7 @@ function follow(send: (message: Message) => void): () => void {
       );
     source.onerror = () => {
       send({ kind: 'interrupted' });
-      // The browser reconnects automatically, unless the response was not a stream, which is the case for a refusal.
+      // The browser reconnects automatically, except after a response that is not a stream, such as a refusal.
       if (source.readyState !== EventSource.CLOSED) return;
       checkSession();
       again = setTimeout(open, followAgainMs);

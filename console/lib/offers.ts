@@ -28,7 +28,7 @@ export const offeredMax = 20;
 /** Delay in ms during which further typing is combined into one search. */
 const settleMs = 150;
 
-/** Returns suggestions for the text. Searches only while the chooser is open. A member's own organisations need no search. */
+/** Returns suggestions for the text. For operators, searches while the chooser is open. Members choose from their own. */
 export function useOffers({ text, command }: OfferQuery, isOpen: boolean): Offers {
   const settled = useSettled(text);
   const name = isOpen && isOperator() ? 'organisation.list' : undefined;

@@ -11,7 +11,7 @@ export interface NamedOrganisation {
   readonly name: string;
 }
 
-/** Organisations with their names: for an operator the first page of all, for a member their own. A search finds more. */
+/** Organisations with their names: for an operator, the first page of all; for a member, their own. A search finds others. */
 export function useOrganisations(): readonly NamedOrganisation[] {
   const asked = { limit: pageRows.max };
   const { data } = useRead(isOperator() ? 'organisation.list' : undefined, asked, { isOfNow: true });
@@ -42,7 +42,7 @@ export function organisationName(id: string): string {
   return name ?? id;
 }
 
-/** Delay in ms before a name is read by itself, because most names are in a list that the page reads anyway. */
+/** Delay in ms before a single name is requested, because most names are in a list that the page reads anyway. */
 const listFirstMs = 300;
 const readsAtOnce = 4;
 /** Maximum number of names that wait to be read. It is somewhat more than a page shows. */

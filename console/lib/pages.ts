@@ -73,7 +73,7 @@ export function usePage<Name extends ListName>(
   >(undefined);
   if (data) last.current = { list, at, data };
   const before = last.current?.list === list ? last.current : undefined;
-  // If a moment cannot be read, rows of another moment are not shown, because users would mistake them for it.
+  // If the rows for a moment cannot be read, show none, because users would mistake another moment's rows for them.
   const shown = data ?? (failure && before?.at !== at ? undefined : before?.data);
   const pages: PageState = {
     sort: query.sort,

@@ -1,6 +1,4 @@
-/**
- * Reads data for components. The last answer is shown at once, and the data are read again after each change of the state.
- */
+/** Reads data for components. The last response is shown at once, and data are read again after each change of the state. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
@@ -11,7 +9,7 @@ import { minPosition } from './session.ts';
 import { atMoment } from './travel.ts';
 
 export interface ReadResult<T> {
-  /** Last answer. It stays available if a later read fails. */
+  /** Data from the last successful read. They stay available if a later read fails. */
   readonly data: T | undefined;
   readonly failure: ApiFailure | undefined;
   refresh(): void;
@@ -20,17 +18,17 @@ export interface ReadResult<T> {
 export interface ReadOptions {
   /** Interval in ms at which to read again, in addition to reads after commits, for data that change without a commit. */
   readonly everyMs?: number;
-  /** Set if the answer can never change, as for a list up to a position. */
+  /** Set if the response can never change, for example a list up to a given position. */
   readonly isFixed?: boolean;
   /** Set to read the present even if the page shows the past. */
   readonly isOfNow?: boolean;
-  /** Set to read all pages of a list and combine them into one answer. */
+  /** Set to read all pages of a list and combine them into one result. */
   readonly isWhole?: boolean;
 }
 
-/** Answers read since the page was loaded, by path. They never contain secrets, which only writes return. */
+/** Responses read since the page was loaded, by path. They never contain secrets, because only writes return secrets. */
 const answers = new Map<string, unknown>();
-/** Answers that never change. They are stored separately, because browsing the past reads many, each as large as a page. */
+/** Responses that never change. They have a smaller bound than others, because browsing the past reads many large ones. */
 const pastAnswers = new Map<string, unknown>();
 const answersMax = 60;
 const pastAnswersMax = 10;
@@ -59,7 +57,7 @@ type ReadArguments<Name extends OperationName> =
 export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}): ReadResult<T> {
   const { everyMs, isFixed = false, isOfNow = false, isWhole = false } = options;
   const path = wanted === undefined || isOfNow ? wanted : atMoment(wanted);
-  // Answers about the past and fixed answers never change, so they are stored separately.
+  // Responses about the past and fixed responses never change, so they are stored separately.
   const isPast = isFixed || path !== wanted;
   const [, redraw] = useState(0);
   const failure = useRef<ApiFailure | undefined>(undefined);
@@ -67,7 +65,7 @@ export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}
   const change = changes.value;
   const pending = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const tookMs = useRef(0);
-  // A layout effect starts the read before the next paint, because the page shows nothing until the answer arrives.
+  // A layout effect starts the read before the next paint, because the page shows nothing until the response arrives.
   useLayoutEffect(() => {
     if (path === undefined) return undefined;
     const ended = new AbortController();
@@ -103,7 +101,7 @@ export function usePath<T>(wanted: string | undefined, options: ReadOptions = {}
     };
   }, [path, everyMs]);
   useEffect(() => {
-    // Answers that never change are read again only after a failure.
+    // Responses that never change are read again only after a failure.
     if (change === 0 || (isPast && failure.current === undefined)) return;
     // A timer that is already running is kept, so that pages are refreshed even if there are constant commits.
     pending.current ??= setTimeout(
@@ -133,7 +131,7 @@ interface LoadOptions {
 
 interface UnderWay {
   readonly answer: Promise<void>;
-  /** Value of `changes` when the read began. After a change, a new read begins instead of sharing this one. */
+  /** Value of `changes` when the read began. If it has changed since, a new read is started instead of sharing this one. */
   readonly change: number;
   readers: number;
   abort(): void;
@@ -195,10 +193,10 @@ function keep(known: Map<string, unknown>, max: number, path: string, answer: un
   if (known.size > max && oldest !== undefined) known.delete(oldest);
 }
 
-/** Paths of the answers that were delivered with the page. Until the page is drawn, reads of these paths are skipped. */
+/** Paths of the responses that were delivered with the page. Until the page is drawn, reads of these paths are skipped. */
 const justAnswered = new Set<string>();
 
-/** Draws the page with the answers that were delivered with it. */
+/** Draws the page with the responses that were delivered with it. */
 export function drawWithAnswers(found: Readonly<Record<string, unknown>>, draw: () => void): void {
   for (const [path, answer] of Object.entries(found)) {
     answers.set(path, answer);
@@ -208,7 +206,7 @@ export function drawWithAnswers(found: Readonly<Record<string, unknown>>, draw: 
   justAnswered.clear();
 }
 
-/** Clears all answers, because one person's data must never be shown to the next. */
+/** Clears all responses, because one user's data must never be shown to the next user. */
 export function forgetAnswers(): void {
   answers.clear();
   pastAnswers.clear();

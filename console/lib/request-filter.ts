@@ -1,4 +1,4 @@
-/** Converts the filters of the Requests page between the page's URL and the command line. */
+/** Reads the filters of the Requests page from its URL, and converts them to links and CLI options. */
 import type { requestFilterShape } from '../../schemas/admin/requests.ts';
 import { withQuery } from './api.ts';
 import { shellWord } from './format.ts';

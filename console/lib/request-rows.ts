@@ -2,7 +2,7 @@
 import type { RequestList, RequestRow, RequestsMessage } from '../../schemas/admin/requests.ts';
 
 export const rowsMax = 10_000;
-/** Number of the newest rows that are checked for requests that arrive twice. */
+/** Number of rows, counted from the newest, that are searched for requests that arrive again. */
 const repeatedAmong = 2000;
 
 export interface Rows {
@@ -18,7 +18,7 @@ export interface Rows {
   readonly missed: number;
 }
 
-/** Adds rows that have arrived. If the stream has restarted (`isFirst`) and no row is old and new, drops the old rows. */
+/** Adds newly arrived rows. After a restart of the stream (`isFirst`), replaces the old rows if none of them came again. */
 export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, isFirst: boolean): Rows {
   const { items, next, silent, missed = 0 } = arrived;
   const fresh = newRows(shown?.items.slice(0, repeatedAmong), items);

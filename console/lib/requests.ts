@@ -148,7 +148,7 @@ function follow(filter: AddressFilter, { arrived, interrupted }: Listener): () =
       if (source?.readyState !== EventSource.CLOSED) return interrupted(undefined);
       close();
       again = setTimeout(open, openAgainMs);
-      // A stream does not tell why it was refused, so a normal request is sent to find out.
+      // An event stream does not say why it was refused, so send a normal request to find out.
       call('request.list', { ...toListInput(filter), limit: 1 }, { signal: ended.signal }).then(
         () => interrupted(undefined),
         (error: unknown) => {

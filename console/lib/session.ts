@@ -14,7 +14,7 @@ export function signedOut(): void {
   me.value = null;
 }
 
-/** Whether the signed-in person may use a command in an organisation or, if none is given, in any. */
+/** Whether the signed-in person may use a command in this organisation or, if none is given, in any organisation. */
 export function may(command: string, organisation?: string): boolean {
   const person = me.value;
   // Nothing can be changed while the page shows the past.

@@ -11,7 +11,7 @@ export type TrafficQuery = OperationInput<'traffic.get'>;
 const everyMs = 10_000;
 const hourSeconds = 3600;
 
-/** Step under the pointer, which all plots of the page share. If undefined, the plots show the last step. */
+/** Time step under the pointer, shared by all plots of the page. If undefined, the plots show the last step. */
 export const pointed = signal<number | undefined>(undefined);
 
 /** Reads live traffic. Reads nothing while the page shows a past state. */
@@ -47,7 +47,7 @@ export interface PlotLine {
   readonly values: readonly (number | undefined)[];
 }
 
-/** Returns the line of a rate. The rate is zero in steps without traffic, and unknown in steps with incomplete data. */
+/** Returns the plot line for a rate. The rate is zero in steps without traffic, and undefined where data are incomplete. */
 export function rateLine(name: string, hour: Hour, of: (step: TrafficStep) => number | undefined): PlotLine {
   const values = hour.steps.map((step, at) => {
     if (at < hour.firstKnown) return undefined;

@@ -15,7 +15,7 @@ export function travelTo(at: string | undefined): void {
   setQuery({ at: at ?? '' });
 }
 
-/** Paths of reads for which the control plane accepts any moment. */
+/** Paths of reads for which the control plane accepts a past moment. */
 const readsWithPast =
   /^\/(?:organisations|members|tiers|anonymous|models|keys|stacks|pool|nodes|fleet|status)(?:[/?]|$)/;
 

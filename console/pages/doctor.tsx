@@ -54,7 +54,7 @@ function Findings({ checks }: { readonly checks: readonly Check[] }) {
   );
 }
 
-/** Lists further findings that are represented by the one shown. */
+/** Lists further findings of the check, in addition to the one that the page shows in full. */
 function Others({ check: { findings = 1, examples = [], group } }: { readonly check: Check }) {
   if (findings === 1) return null;
   const unnamed = findings - 1 - examples.length;
@@ -92,7 +92,7 @@ function Finding({ check: { level, object, text, next, group, code } }: { readon
 const kinds: Readonly<Record<string, 'node' | 'gateway'>> = { nodes: 'node', gateways: 'gateway' };
 
 interface SubjectProps {
-  /** Object of a finding: `node-1`, `node-1/model`, or `stack:ID/model`. */
+  /** Object of a finding, such as `node-1`, `node-1/model` or `stack:ID/model`. */
   readonly object: string | undefined;
   readonly group: string;
 }

@@ -1,4 +1,4 @@
-/** Page that shows the event log. The newest event comes first, the list is live, and each event can show its data. */
+/** Page that shows the event log as a live list, newest event first. Each event can be opened to see its data. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListedEvent } from '../../schemas/admin/admin-history.ts';
@@ -14,10 +14,10 @@ import { EventSentence, RowName } from '../ui/name.tsx';
 import { PageHeader } from '../ui/page.tsx';
 import { Badge, Button, Copy, Empty, Failure, Loading } from '../ui/parts.tsx';
 
-/** Number of events to read at once, which is also the number to keep on the page. */
+/** Number of events to read at once. A live page also keeps up to `keptMax` newer events. */
 const eventsPerPage = 200;
 const keptMax = 500;
-/** Delay in ms after which new events are drawn together. */
+/** Time in ms for which new events are collected before they are drawn together. */
 const gatherMs = 100;
 /** URL parameters for filters that the control plane applies to the whole log. */
 const filters = ['type', 'organisation', 'key', 'stack', 'node', 'actor'] as const;
@@ -35,7 +35,7 @@ function useWanted() {
   return { filter, before, last: before ?? head, readUpTo };
 }
 
-/** Whether an event that arrives live matches the filter. The control plane has filtered all others. */
+/** Whether an event that arrives live matches the filter. Events that are read have been filtered by the control plane. */
 function matches({ type, by, data }: ListedEvent, filter: Filter): boolean {
   if (filter.type !== '' && type !== filter.type) return false;
   if (filter.actor !== '' && by !== filter.actor) return false;
@@ -56,7 +56,7 @@ export function EventsPage() {
   const shown = useRef<{ readonly list: string; readonly events: readonly ListedEvent[] } | undefined>(
     undefined,
   );
-  // While the list is being read again, the last one stays visible.
+  // While the list is being read again, the previous one stays visible.
   const earlier = data?.items ?? (shown.current?.list === list ? shown.current.events : []);
   const found = [...live, ...earlier];
   if (data) shown.current = { list, events: found };
@@ -88,7 +88,7 @@ export function EventsPage() {
   );
 }
 
-/** Returns the events after a position, newest first. If too many arrive, the list is read again up to the last one. */
+/** Returns live events after a position, newest first. If there are too many, calls `readUpTo` to read the list again. */
 function useTail(
   isLive: boolean,
   after: number,
@@ -215,7 +215,7 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
   );
 }
 
-/** Returns the question about a request that an event suggests, as far as the event's data name its caller and target. */
+/** Builds the Explain question that an event suggests, from the caller and the target in the event's data. */
 function explainQueryFromEvent(data: unknown): ExplainQuery {
   const fields = (typeof data === 'object' && data !== null ? data : {}) as Record<string, unknown>;
   const text = (name: string): string | undefined => {

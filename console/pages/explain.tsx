@@ -47,7 +47,7 @@ export function ExplainPage() {
   );
 }
 
-/** Form that asks about a request by its id, or compares an answer with that of another moment. */
+/** Form that asks about a request by its id, or compares the outcome of a request with the outcome at another moment. */
 function QuestionForm({ asked }: { readonly asked: ExplainQuery }) {
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();

@@ -1,4 +1,4 @@
-/** Table of the organisations with dedicated capacity. It replaces the map if there are too many of them. */
+/** Table of the organisations with dedicated capacity. The Fleet page shows it instead of the map if there are too many. */
 import type { LiveNodeResource } from '../../schemas/admin/admin.ts';
 import type { OwnCapacity } from '../lib/capacity.ts';
 import { count } from '../lib/format.ts';

@@ -39,7 +39,7 @@ export function FleetNow({ state: { nodes } }: { readonly state: FleetReads }) {
   );
 }
 
-/** Returns the limit of which the highest share is used, or undefined if none is used. */
+/** Returns the limit that is closest to being reached, or undefined if nothing is used. */
 function nearest({ requests, concurrency, tokens }: LimitUse) {
   const limits = [
     { what: 'the requests per minute', used: requests.used, limit: requests.limit },

@@ -70,7 +70,7 @@ function summary({ nodes, organisationsInAll, stacks }: FleetReads): string {
   return `${serving}, ${plural(organisationsInAll, 'organisation')}, ${plural(stacks.length, 'stack')}.`;
 }
 
-/** Fleet page below its heading. The setup steps stay once the fleet is no longer empty, because some steps still follow. */
+/** Content of the Fleet page. The setup steps stay when the fleet is no longer empty, because some steps still follow. */
 function FleetBody({ state }: { readonly state: FleetReads }) {
   const isEmpty = state.nodes.length === 0 || state.organisations.length === 0;
   const wasEmpty = useRef(false);

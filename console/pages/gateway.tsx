@@ -51,7 +51,7 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
   );
 }
 
-/** Lists the newest commits, and whether the gateway enforces them. It enforces all that it has reported as applied. */
+/** Lists the newest commits and whether the gateway enforces them, which it does once it has reported them as applied. */
 function NewestCommits({ gateway: { applied, halted, log } }: { readonly gateway: GatewayStatus }) {
   const isInForce = (position: number): boolean =>
     position <= applied && halted === undefined && log === undefined;

@@ -1,4 +1,4 @@
-/** Page that lists gateways. This replica computes their states, so a silent gateway does not keep its last good state. */
+/** Page that lists gateways. The control plane computes their states, so a silent gateway cannot keep a good state. */
 import { useState } from 'preact/hooks';
 import type { GatewayStatus } from '../../schemas/admin/admin.ts';
 import { fencedSeconds, shownColumns } from '../../schemas/records/gateway-members.ts';
@@ -17,7 +17,7 @@ const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
   STALE: 'bad',
   DIVERGED: 'bad',
 };
-/** Silence in seconds after which the other facts about a gateway are out of date. Reports arrive about every second. */
+/** Time in seconds without a report after which data about a gateway are out of date. Gateways report about every second. */
 const silentSeconds = 10;
 
 export function GatewaysPage() {
@@ -104,7 +104,7 @@ function gatewayColumns(onForget: (name: string) => void): readonly TableColumn<
   ];
 }
 
-/** Columns for the members that gateways report, as the table of members defines them. */
+/** Columns for the members of gateway reports, built from the schema's table of these members. */
 export const memberColumns: readonly TableColumn<GatewayStatus>[] = shownColumns.flatMap(
   ({ term: name, member, text, tone }) => {
     if (name === undefined) return [];
@@ -135,7 +135,7 @@ export function GatewayState({
   );
 }
 
-/** Ages of the freshness proof in seconds at which a gateway counts as proven, late and fenced. */
+/** Ages of the freshness proof in seconds that the bar marks: late, warning and fenced. */
 const ladder = [15, 30, fencedSeconds] as const;
 
 export function Freshness({ gateway: { freshSeconds } }: { readonly gateway: GatewayStatus }) {

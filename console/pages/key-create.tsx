@@ -54,7 +54,7 @@ function KeyForm({ onClose, onCreated }: FormProps) {
   );
 }
 
-/** Shows the new key. Stays open until the user copies it or confirms that it is stored, so that a second Enter is safe. */
+/** Shows the new key. Stays open until the user has copied or stored the key, so that a second Enter does not lose it. */
 function KeyValue({ value, onClose }: { readonly value: string; readonly onClose: () => void }) {
   const [isStored, setStored] = useState(false);
   return (

@@ -91,7 +91,7 @@ function NoKeys({
   );
 }
 
-/** States the number of active keys if the page contains all keys, otherwise the number of keys found. */
+/** States the number of active keys if the page contains all keys, and otherwise the number of keys that match. */
 function howMany(items: readonly ApiKey[], { total, isFirst, next }: PageState): string {
   const { text, state } = pageQuery(newestFirst);
   if (text !== undefined || state !== undefined) return `${plural(total, 'key')} found`;

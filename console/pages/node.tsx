@@ -131,7 +131,7 @@ function Heartbeats({ beatSeconds }: { readonly beatSeconds: number | undefined 
     const now = Date.now() / 1000;
     const at = now - beatSeconds;
     const kept = seen.current.filter((one) => now - one < shownSeconds);
-    // A heartbeat is added only if it is new, because two reads may return the same one.
+    // Add a heartbeat only if it is new, because two reads may return the same one.
     if (at - (kept.at(-1) ?? 0) > 0.5) seen.current = [...kept, at];
     redraw((count) => count + 1);
   }, [beatSeconds]);

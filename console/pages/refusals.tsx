@@ -10,7 +10,7 @@ import { Card, State } from '../ui/parts.tsx';
 
 type OfAll = OperationAnswer<'activity.get'>;
 
-/** Returns refusals of one organisation or, for operators, of all callers. Undefined until they are read, and in the past. */
+/** Returns the refusals of an organisation or, for operators, of all. Undefined until they are read, and for the past. */
 export function useRefusals(organisation: string | undefined): OfAll | undefined {
   const isNow = moment() === undefined;
   const ofOne = useRead(

@@ -1,7 +1,4 @@
-/**
- * Columns of the request list. A click on a name filters the list by that name. One click leads to the decision and its
- * reason.
- */
+/** Columns of the request list. Clicking a name filters the list by it. Each row links to the decision and its reason. */
 import type { ComponentChildren } from 'preact';
 import type { RequestRow } from '../../schemas/admin/requests.ts';
 import { withQuery } from '../lib/api.ts';

@@ -1,4 +1,4 @@
-/** Page with a live list of ended requests. The explanation of a selected request appears beside the list. */
+/** Page with a live list of completed requests. The explanation of a selected request appears beside the list. */
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { RequestRow } from '../../schemas/admin/requests.ts';
@@ -104,7 +104,7 @@ function Shown({ rows: { items, missed } }: { readonly rows: ShownRows }) {
   );
 }
 
-/** States which requests are missing, so that nobody takes the list for complete. */
+/** States which requests are missing, so that nobody assumes the list is complete. */
 function Missing({ followed: { rows } }: { readonly followed: RequestFeed }) {
   if (rows === undefined) return null;
   const { silent, hasDropped } = rows;

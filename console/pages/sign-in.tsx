@@ -13,7 +13,7 @@ interface Ways {
 }
 
 const invitationMark = 'invitation.';
-/** Messages for the error codes that the control plane returns after a visit to the identity provider's page. */
+/** Messages for the error codes that the control plane sets if signing in through the identity provider fails. */
 const failures: Readonly<Record<string, string>> = {
   busy: 'Too many people are signing in right now. Try again in a moment.',
   expired: 'This sign-in took too long, or was started in another browser. Try again.',

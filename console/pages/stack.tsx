@@ -1,4 +1,4 @@
-/** Page about one stack. It shows what the stack is and serves and, under `Credentials settings`, how programs reach it. */
+/** Page about one stack. It shows the stack's models and nodes and, under `Credentials settings`, how to call the stack. */
 import type { ComponentChildren } from 'preact';
 import type { LiveNodeResource, OperationAnswer, Stack } from '../../schemas/admin/admin.ts';
 import { type Addresses, stackUrl } from '../lib/addresses.ts';

@@ -18,7 +18,7 @@ export interface KeyState {
   }[];
 }
 
-/** Limits on the retries of a call that is refused temporarily: the number of attempts, and the wait before each. */
+/** Maximum number of attempts of a call that is temporarily refused. */
 const triesMax = 5;
 const waitSecondsMax = 5;
 
@@ -62,7 +62,7 @@ export async function visitorState(): Promise<VisitorState> {
   return (await callUntilTaken({ solution })).json();
 }
 
-/** Repeats a call for as long as the gateway is busy. */
+/** Repeats a call while the gateway is busy, but gives up if the waits become too many or too long. */
 async function callUntilTaken(body: unknown, triesLeft = triesMax): Promise<Response> {
   try {
     return await call('/api/visitor', body);

@@ -32,13 +32,13 @@ export function App(): JSX.Element {
     if (!(await talk.ask(target, content, parameters))) setDraft((now) => (now === '' ? content : now));
   };
   const again = (): void => void talk.again(target, parameters);
-  /** Sends the message again. If it was refused, it is back in the message field. */
+  /** Sends the last message again. A refused message is taken from the message field, to which it was returned. */
   const retry = (): void => {
     if (draft !== '') void submit();
     else if (talk.messages.length > 0) again();
     else void refresh();
   };
-  /** Changes the API key. A conversation held with one key, or without, must not be sent with another. */
+  /** Changes the API key. Clears a conversation held with a key, because no other key may be used to continue it. */
   const changeOwner = (next: Owner | undefined): void => {
     if (next === undefined || owner !== undefined) talk.clear();
     setOwner(next);
@@ -96,7 +96,7 @@ export function App(): JSX.Element {
   );
 }
 
-/** Returns the chosen model, or the first chat model. The name is empty if there is no model. */
+/** Returns the chosen model or, by default, the first chat model. The name is empty if there is no model. */
 function useTarget(models: readonly string[]) {
   const [chosen, setTarget] = useState<TurnTarget>();
   const first = pickChatModel(models) ?? models[0] ?? '';

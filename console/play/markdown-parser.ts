@@ -8,7 +8,7 @@ parser.disable('image');
 parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 parser.validateLink = (target) => safeAddress(target) !== undefined;
 
-/** Returns the URL of a link that is safe to follow. A URL with a user name is not, because it could hide the real host. */
+/** Returns a link's URL if it is safe to follow. A URL with a user name is not safe, because it could hide the real host. */
 function safeAddress(target: string): URL | undefined {
   if (!/^(?:https?:\/\/|mailto:)/i.test(target) || !URL.canParse(target)) return undefined;
   const url = new URL(target);

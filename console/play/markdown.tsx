@@ -8,7 +8,7 @@ export function Markdown({ text }: { readonly text: string }): JSX.Element {
   return <>{draw(parseMarkdown(text))}</>;
 }
 
-/** Element that was opened and whose children have not all been read yet. */
+/** Element that has been opened but not closed yet. */
 interface Open {
   readonly token: Token | undefined;
   readonly children: ComponentChildren[];

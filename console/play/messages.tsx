@@ -102,7 +102,7 @@ function Turn({ message, console, isGrowing, onAgain }: TurnProps): JSX.Element 
   }, [message, console, isGrowing, hasAgain]);
 }
 
-/** The parser is larger than the page, so it is loaded separately. Answers are plain text until it has arrived. */
+/** The parser is larger than the page, so it is loaded separately. Until it arrives, answers are shown as plain text. */
 const loading = import('./markdown.tsx').catch(() => undefined);
 
 function AnswerText({ text }: { readonly text: string }): JSX.Element {

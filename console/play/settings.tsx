@@ -8,7 +8,7 @@ import { type Language, languages, renderCode } from './view-as.ts';
 
 type Stacks = KeyState['stacks'];
 
-/** Returns the value of an option in the model field. A space can separate its parts, because ids do not contain any. */
+/** Returns the value of an option in the model field. A space separates its parts, because ids cannot contain spaces. */
 function optionValue({ model, stack }: TurnTarget): string {
   return stack === undefined ? model : `${stack.id} ${model}`;
 }

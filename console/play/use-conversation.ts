@@ -1,4 +1,4 @@
-/** Keeps the state of the conversation, and of the visitor whose turns it uses. */
+/** Keeps the state of the conversation, and of the visitor whose free turns the conversation uses. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { CallError, type VisitorState, visitorState } from './api.ts';
 import {
@@ -42,7 +42,7 @@ function faultAfter(
 function useVisitor(report: (fault: TurnFault | undefined) => void) {
   const [visitor, setVisitor] = useState<VisitorState>();
   const [isClosed, setClosed] = useState(false);
-  /** Reads the visitor's state. With `counted`, subtracts a completed turn at once, because the gateway does so later. */
+  /** Reads the visitor's state. With `counted`, subtracts a completed turn at once, because the gateway counts it later. */
   const refresh = async (counted = false): Promise<void> => {
     try {
       const state = await visitorState();
@@ -52,13 +52,13 @@ function useVisitor(report: (fault: TurnFault | undefined) => void) {
         return {
           ...state,
           turns: { ...state.turns, left: Math.min(state.turns.left, most) },
-          // If no node answers any more, the models are kept, so that the choice stays and the next message reports the
+          // If no node responds any more, keep the models, so that the user's choice stays and the next message reports the
           // fault.
           models: state.models.length === 0 && before ? before.models : state.models,
         };
       });
     } catch (error) {
-      // A playground lacks this endpoint only if it does not serve visitors.
+      // A gateway lacks this endpoint only if its playground does not serve visitors.
       if (error instanceof CallError && error.type === 'NotFoundError') setClosed(true);
       else report(toFault(error));
     }
@@ -82,7 +82,7 @@ function oncePerFrame(show: (progress: Progress) => void) {
       latest = progress;
       frame ??= requestAnimationFrame(draw);
     },
-    /** Shows the latest progress at once, because a hidden tab has no frames. */
+    /** Shows the latest progress at once, because browsers draw no frames for hidden tabs. */
     end(): Partial<Progress> | undefined {
       if (frame !== undefined) cancelAnimationFrame(frame);
       draw();
@@ -96,11 +96,11 @@ export function useConversation(key: string | undefined) {
   const [fault, setFault] = useState<TurnFault>();
   const [isBusy, setBusy] = useState(false);
   const running = useRef<AbortController>(undefined);
-  /** Number of the current conversation. With it, late results of an earlier conversation are ignored. */
+  /** Number of the current conversation, used to ignore late results of earlier conversations. */
   const number = useRef(0);
   const { visitor, isClosed, refresh } = useVisitor(setFault);
 
-  /** Runs a turn. Returns false if there was no answer. The earlier messages are then restored for another attempt. */
+  /** Runs a turn. If there was no answer, restores the earlier messages for another attempt and returns false. */
   const turn = async (
     target: TurnTarget,
     asked: readonly ShownMessage[],

@@ -114,7 +114,7 @@ function useChooser(props: ChooserProps) {
   };
 }
 
-/** Returns the index of the next option, which wraps around, or -1 if there are no options. */
+/** Returns the index of the next option, wrapping around at the ends, or -1 if there are no options. */
 function nextIndex(active: number, step: number, of: number): number {
   if (of === 0) return -1;
   return active === -1 && step === -1 ? of - 1 : (active + step + of) % of;
@@ -141,7 +141,7 @@ function OfferList({ id, label, chooser }: OfferListProps) {
             role="option"
             tabIndex={-1}
             aria-selected={at === active}
-            // The field keeps the focus when an option is clicked.
+            // Keep the focus in the field when an option is clicked.
             onMouseDown={(event) => event.preventDefault()}
             onClick={() => choose(each.id)}
           >

@@ -93,7 +93,7 @@ function Navigation({ pages }: { readonly pages: readonly NavigationEntry[] }) {
   );
 }
 
-/** Returns the link to another page. The link keeps the moment that is shown. */
+/** Returns the link to another page. If a past moment is shown, the link keeps it. */
 function pageLink({ path }: NavigationEntry): string {
   return hasPast(path) ? withQuery(path, { at: moment() }) : path;
 }

@@ -38,7 +38,6 @@ function thingLink(thing: Thing): string | undefined {
 
 export interface NameProps {
   readonly of: Thing;
-  /** Content to show instead of the name. */
   readonly children?: ComponentChildren;
 }
 
@@ -76,7 +75,6 @@ export function Names({ kind, ids, none = 'none' }: NamesProps) {
   );
 }
 
-/** Returns the items separated by commas, each with its key. */
 export function commaSeparated<One>(
   all: readonly One[],
   shown: (one: One) => readonly [key: string, what: ComponentChildren],

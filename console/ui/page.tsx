@@ -68,7 +68,6 @@ export interface ListPageProps<Row> extends Omit<TableProps<Row>, 'caption' | 'r
   readonly cli: string;
   readonly list: Reading<{ readonly items: readonly Row[] }> & { readonly pages?: PageState };
   readonly actions?: ComponentChildren;
-  /** Dialogs that belong to the page. */
   readonly children?: ComponentChildren;
 }
 
@@ -88,7 +87,7 @@ export function ListPage<Row>(props: ListPageProps<Row>) {
 
 export interface ThingPageProps<T> extends AnswerProps<T> {
   readonly title: string;
-  /** Link to the page that lists all things of this kind. */
+  /** Path and text of the link to the page that lists all things of the same kind, such as all nodes. */
   readonly list: readonly [path: string, text: string];
   readonly cli: string;
   readonly actions?: ComponentChildren;

@@ -235,7 +235,7 @@ interface CellsProps<Row> {
 class Cells<Row> extends Component<CellsProps<Row>> {
   override shouldComponentUpdate({ row, columns, isFinal }: CellsProps<Row>, state: unknown): boolean {
     const { props } = this;
-    // A cell that reads a signal updates the state when the signal changes.
+    // Compare the state, too, because a change of a signal that a cell reads updates the state.
     return !isFinal || row !== props.row || columns !== props.columns || state !== this.state;
   }
 
