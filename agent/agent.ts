@@ -1,4 +1,4 @@
-/** Agent of a node: watches the node's engine, syncs its models, and reports to a control plane. A process can run many. */
+/** Agent for one node: watches the engine, syncs its models, and reports to a control plane. A process can run several. */
 import type { Beat } from '../schemas/records/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { sleep, within } from '../shared/runtime/retry.ts';
@@ -58,7 +58,7 @@ export class NodeAgent {
     while (performance.now() < until && (this.engine.view.inFlight ?? 0) > 0) await sleep(drainPollMs);
   }
 
-  /** Stops at once. The control plane sees only that the socket is closed. */
+  /** Stops immediately, without telling the control plane, which sees only that the socket is closed. */
   async stop(): Promise<void> {
     this.#stopped = true;
     await this.link.stop();

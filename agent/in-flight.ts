@@ -4,7 +4,7 @@ import { type EngineTarget, requestEngine } from './engine-http.ts';
 
 interface Source {
   readonly path: string;
-  /** Extracts the number from a response, or returns undefined if it is missing. */
+  /** Extracts the number of requests in flight from a response, or returns undefined if it is missing. */
   count(text: string): number | undefined;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Keeps one WebSocket connection to one control plane. It sends a hello and then a heartbeat every second, and receives the
  * list of installed models. If a session ends, the link reconnects to the same replica, or to the next one if the replica
- * failed. Once all replicas have failed, it pauses between attempts for random times that grow. It abandons a replica that
+ * failed. Once all replicas have failed, it pauses between attempts for random, increasing times. It abandons a replica that
  * has not answered pings for three seconds.
  */
 import WebSocket from 'ws';
@@ -74,7 +74,7 @@ export class ControlPlaneLink {
     this.#clock = options.clock ?? systemClock;
     this.#urls = options.controlPlanes.map((url) => url.replace(/^http/, 'ws').replace(/\/+$/, ''));
     if (this.#urls.length === 0) throw new Error('an agent needs the address of a control plane');
-    // The node's name chooses the first replica, so the choice is stable across restarts and nodes are spread evenly.
+    // The node's name determines the first replica, so the choice is stable across restarts and nodes are spread evenly.
     this.#urlIndex = hashText(options.node) % this.#urls.length;
   }
 

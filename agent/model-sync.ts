@@ -1,6 +1,6 @@
 /**
- * Loads and unloads models until the engine has those that are installed at its place. Works on one model at a time, and
- * retries after growing pauses. Unloads only models that this agent loaded, never those that an operator loaded.
+ * Loads and unloads models until the engine has the models that are installed at the node's place. Works on one model at a
+ * time, and retries after growing pauses. Unloads only models that this agent loaded, never those that an operator loaded.
  */
 import type { Install } from '../schemas/records/node-messages.ts';
 import { installsPerNodeMax } from '../schemas/records/node-messages.ts';
@@ -12,7 +12,7 @@ import type { ModelLoader } from './model-loader.ts';
 export interface ModelSyncOptions {
   readonly engine: Engine;
   readonly logger: Logger;
-  /** Pause in ms after the first failure. It doubles with each further one. Default: 30 000. */
+  /** Pause in ms after the first failure. It doubles with each further failure. Default: 30 000. */
   readonly retryMsMin?: number;
 }
 
@@ -41,7 +41,7 @@ export class ModelSync {
     this.#options = options;
   }
 
-  /** Sets the desired models as of a log position. Ignores messages older than the last one. */
+  /** Sets the models that the engine should have, as of a log position. Ignores messages older than the last one. */
   setDesired(position: number, models: readonly string[]): void {
     if (position < this.#position) return;
     this.#position = position;

@@ -60,7 +60,7 @@ export const securitySchemes = {
   nodeToken: { type: 'http', scheme: 'bearer', description: 'the token of one node' },
 } as const;
 
-/** Refuses `at` on routes that know only the present, because their answer would be misleading. */
+/** Refuses `at` on routes that know only the present, because their response would be misleading. */
 function noPast({ query, routeOptions, method }: FastifyRequest): CommandError | undefined {
   const { config, url = '' } = routeOptions;
   const isAsked = typeof query === 'object' && query !== null && 'at' in query;

@@ -1,4 +1,4 @@
-/** Routes of all commands. They pass each request to the command writer and convert its result to an answer. */
+/** Routes of all commands. They pass each request to the command writer and convert its result to a response. */
 import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -73,7 +73,7 @@ const statusFields: Readonly<Record<CommandResult['status'], object>> = {
   repeated: { repeated: true, next: repeatedNext },
 };
 
-/** Runs the command in a request and builds the answer. */
+/** Runs the command in a request and builds the response. */
 export async function runCommand(
   context: Context,
   definition: CommandDefinition,
@@ -142,7 +142,7 @@ async function runGuarded(
   }
 }
 
-/** Adds the guard's warning to the answer, if the command was written. */
+/** Adds the guard's warning to the response, if the command was written. */
 function withWarning(result: CommandResult, text: string | undefined): CommandResult {
   if (text === undefined || result.status !== 'done') return result;
   const { warnings = [] } = result.answer as { readonly warnings?: readonly string[] };
@@ -154,7 +154,7 @@ export function addCommands(app: FastifyInstance, context: Context): void {
     addRoute(app, definition.name, (request) => runCommand(context, definition, request));
 }
 
-/** Maximum number of times that a comparison restarts after a change of state. Then it runs in one turn of the event loop. */
+/** Maximum number of times that a comparison restarts because the state changed. After that, it runs without interruption. */
 const comparisonsMax = 3;
 
 export function planHandlers({ snapshot }: Context): OperationHandlers<'fleet.diff'> {

@@ -49,7 +49,7 @@ async function changes(
   };
 }
 
-/** Returns fields that say where the history begins, for answers that are incomplete because older states were removed. */
+/** Returns fields that say where the history begins, for responses that are incomplete because old states were removed. */
 export function historyCut(begin: number | undefined) {
   return begin === undefined ? {} : { historyFrom: begin, historyNext: keepMore };
 }

@@ -46,7 +46,7 @@ export function createHttpApp({ logger, bodies, ...listener }: HttpListener): Fa
       const refusals = { badHttp: refuseHead, unreadable: refuseUnreadable };
       return createHttpServer({ ...options, ...refusals }, handle) as Server;
     },
-    // `createHttpServer` answers client errors, so Fastify must not.
+    // `createHttpServer` responds to client errors, so Fastify must not.
     clientErrorHandler: () => undefined,
     frameworkErrors: (error, request, reply) => {
       // No hook runs after a framework error, so nothing else would end an upgraded socket.
@@ -93,7 +93,7 @@ function refuseHead({ socket }: IncomingMessage, response: ServerResponse, fault
   response.end(JSON.stringify(refusal.envelope('/')));
 }
 
-/** Answers a request that the parser refuses, and closes the connection. The path of the request is not known. */
+/** Responds to a request that the parser refuses, and closes the connection. The path of the request is not known. */
 function refuseUnreadable(error: ParserError, socket: Socket): void {
   if (refused.has(socket)) {
     socket.destroySoon();

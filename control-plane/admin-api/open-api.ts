@@ -78,7 +78,7 @@ function jsonContent(schema: z.ZodType, io: 'input' | 'output'): object {
   return { 'application/json': { schema: jsonSchema(schema, io) } };
 }
 
-/** Describes a schema. Answers may contain more properties, because clients must accept fields that later versions add. */
+/** Describes a schema. Responses may contain more properties, because clients must accept fields of later versions. */
 function jsonSchema(schema: z.ZodType, io: 'input' | 'output') {
   const { $schema, ...described } = z.toJSONSchema(schema, {
     io,

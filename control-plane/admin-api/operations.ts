@@ -1,6 +1,6 @@
 /**
- * Converts the table of operations to routes. Path, access, limits and description come only from the table. Answers are sent
- * as handlers return them and are not filtered by their schemas.
+ * Converts the table of operations to routes. Path, access, limits and description come only from the table. Responses are
+ * sent as handlers return them and are not filtered by their schemas.
  */
 import type {
   FastifyInstance,
@@ -48,7 +48,7 @@ export interface AskedOf<Name extends OperationName> {
 type StreamName = {
   [Name in OperationName]: (typeof adminOperations)[Name] extends { mediaType: string } ? Name : never;
 }[OperationName];
-/** Result of a handler. A handler of a stream sends the answer itself, so its result is the reply. */
+/** Result of a handler. The handler of a stream sends the response itself, so its result is the reply. */
 type Sent<Name extends OperationName> = Name extends StreamName ? FastifyReply : OperationAnswer<Name>;
 type Handler<Name extends OperationName> = (asked: AskedOf<Name>) => Sent<Name> | Promise<Sent<Name>>;
 export type OperationHandlers<Names extends OperationName> = { readonly [Name in Names]: Handler<Name> };
@@ -60,7 +60,7 @@ export type SharedName = Exclude<OwnName, ProgramName | 'commit.undo'>;
 
 const lines = { description: 'One JSON document a line' };
 const file = { description: 'A file' };
-/** Media type of answers that last until the client leaves. */
+/** Media type of responses that last until the client leaves. */
 const eventStream = 'text/event-stream';
 const binary = z.string().meta({ format: 'binary' });
 

@@ -60,7 +60,7 @@ function toRequestQuery({ gauges }: Context, query: Filters): AskedRequests {
   };
 }
 
-/** Completes the rows of one answer from the state, and removes what the actor may not see. */
+/** Completes the rows of one response from the state, and removes what the actor may not see. */
 class RowPresenter {
   readonly #context: Context;
   readonly #isOperator: boolean;
@@ -84,7 +84,7 @@ class RowPresenter {
     return this.#organisation === undefined || organisation === this.#organisation;
   }
 
-  /** Converts a row for the answer. Returns undefined if it belongs to an organisation outside the query. */
+  /** Converts a row for the response. Returns undefined if it belongs to an organisation outside the query. */
   row({
     gateway,
     row: { request, at, status, endedMs: _ended, n: _n, ...rest },
@@ -123,9 +123,7 @@ const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
 /** Maximum length of a cursor in the query. */
 const cursorLengthMax = 12_000;
 
-/**
- * Returns the sealer for a query's cursors. A readable cursor would show how many requests all organisations together make.
- */
+/** Returns the sealer for a query's cursors. A readable cursor would reveal the number of requests of all organisations. */
 function cursorSealer({ operatorToken }: Context, query: Filters): Sealer {
   const digest = createHash('sha256').update(JSON.stringify(query)).digest('base64url');
   return new Sealer(operatorToken, `page of requests ${digest}`, cursorLengthMax);
@@ -214,7 +212,7 @@ export function followRequests(reply: FastifyReply, context: Context, following:
   return reply;
 }
 
-/** Writes rows as messages, each with its newest row last. Resolves once the client can take more. */
+/** Writes rows as messages, with the newest row of each message last. Resolves once the client can take more. */
 export async function writeRows(
   response: ServerResponse,
   rows: readonly RequestRow[],

@@ -59,7 +59,7 @@ export function trafficHandlers(context: Context): OperationHandlers<'traffic.ge
   };
 }
 
-/** Adds the answers of one node if the query names it, otherwise the rows that match the query. */
+/** Adds the traffic of one node if the query names it, otherwise the rows that match the query. */
 function addAsked(
   steps: TrafficSteps,
   { traffic }: Context,
@@ -127,7 +127,7 @@ function perSecond(value: number, ms: number): number {
   return rounded(value / (ms / 1000));
 }
 
-/** Rounds to three decimals, because more would only make the answer longer. */
+/** Rounds to three decimals, because more would only make the response longer. */
 function rounded(value: number): number {
   return Math.round(value * 1000) / 1000;
 }
@@ -143,7 +143,7 @@ function refusalsOf({ traffic }: Context, nowMs: number, of: string | undefined)
   const all = new Map<string, { readonly type: string; organisation?: string; refused: Refusals }>();
   const where = of === undefined ? {} : { organisation: of };
   for (const { row, isRest } of traffic.rows(nowMs, where)) {
-    // The organisation of these refusals is not known, so the answer is marked as partial.
+    // The organisation of these refusals is not known, so the response is marked as partial.
     if (row.refused === undefined || isRest) continue;
     const { organisation } = row;
     const named = organisation !== visitorsSubject && organisation !== undefined ? { organisation } : {};
@@ -200,7 +200,7 @@ function mostFirst<Counted extends { readonly requests: number }>(counted: Count
   return counted.sort((a, b) => b.requests - a.requests);
 }
 
-/** Tells for which part of the last hour, and for which gateways, the counts are complete. */
+/** Describes for which part of the last hour, and for which gateways, the counts are complete. */
 function howFar(
   { snapshot, traffic, board }: Context,
   nowMs: number,

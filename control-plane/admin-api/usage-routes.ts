@@ -18,7 +18,7 @@ import type { OperationHandlers } from './operations.ts';
 
 type Context = Pick<AdminContext, 'snapshot' | 'past' | 'usage' | 'counters' | 'gauges'>;
 
-/** Maximum number of periods in an answer, newest first. */
+/** Maximum number of periods in a response, newest first. */
 const periodsListed = 24;
 const rowsPerRead = 500;
 
@@ -90,7 +90,7 @@ async function linesWithNames(
   return slice.map(({ row }) => `${JSON.stringify(toUsageLine(row))}\n`).join('');
 }
 
-/** Looks up the names of keys in the state. Keys that are no longer there are looked up in the history, if it answers. */
+/** Looks up the names of keys in the state, or in the history if the keys were removed and the history responds. */
 async function keyNames(
   { snapshot, past }: Context,
   ids: readonly string[],
@@ -102,7 +102,7 @@ async function keyNames(
   return new Map([...earlier, ...found.filter((each): each is [string, string] => each[1] !== undefined)]);
 }
 
-/** Reads in slices, so that a long export never blocks the event loop, and no faster than the client reads. */
+/** Reads in slices, so that a long export never blocks the event loop. Reads no faster than the client. */
 async function* readUsageLines(
   context: Context,
   query: OperationQuery<'usage.export'>,

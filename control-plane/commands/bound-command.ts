@@ -27,7 +27,7 @@ export interface CommandRequest {
   readonly actor: Actor;
   readonly why?: string | undefined;
   readonly via?: Via | undefined;
-  /** If set, the command is refused unless the state is at this position. */
+  /** If set, the command is refused unless the state is at this log position. */
   readonly ifAt?: number | undefined;
   readonly dryRun?: boolean | undefined;
   /** Whether to skip the guards, and the check that all gateways understand the events. */
@@ -66,7 +66,7 @@ export interface CommandResult {
 export interface PlannedCommand {
   /** Events to write. The list is empty if there is nothing to change. */
   readonly events: readonly KnownEvent[];
-  /** Builds the answer. The state must already contain these events. */
+  /** Builds the response. The state must already contain these events. */
   answer(): object;
   /** All events of the command, if it is divided into several commits. */
   readonly whole?: readonly KnownEvent[];
@@ -84,7 +84,7 @@ export interface BoundCommand extends Omit<CommandRequest, 'actor'> {
   planAhead?(): Promise<void>;
   /** Plans the command from the state at `head` alone. Throws `CommandError`. Called once per attempt. */
   plan(nowMs: number, head: Head): PlannedCommand;
-  /** Answers a repeated command. `subject` is the id of the resource that the first run created. */
+  /** Responds to a repeated command. `subject` is the id of the resource that the first run created. */
   repeated(subject: string | null): object;
 }
 
@@ -155,7 +155,7 @@ function* planEvents(...input: Parameters<typeof planInPieces>): Generator<void,
   return yield* sizedPlan(yield* planInPieces(...input));
 }
 
-/** Runs the work and captures its outcome. The returned function returns the result or throws the error. */
+/** Runs the work and captures its outcome. The function that it returns then returns the result or throws the error. */
 function* settled<Result>(work: Generator<void, Result>): Generator<void, () => Result> {
   try {
     const result = yield* work;

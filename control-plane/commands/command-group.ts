@@ -225,7 +225,7 @@ export class CommandGroups {
     try {
       const decided = this.#decide(waiter.command, head);
       if ('status' in decided) return { planned: { waiter, result: decided }, isLast };
-      // If building the answer fails, the previewed state contains events of a refused command, so the group must end here.
+      // If building the response fails, the previewed state contains events of a refused command, so the group must end here.
       isLast = true;
       foldAll(decided, fold);
       const record = { ...decided, answer: decided.answer() };
@@ -289,7 +289,7 @@ function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fo
     throw new Error(`an event of this command would have no effect: ${passedOver}`);
 }
 
-/** Answers a group in order and returns the commands to retry. A result counts only if all earlier commits were accepted. */
+/** Completes a group and returns the commands to retry. A result counts only if all earlier commits were accepted. */
 function settle(
   group: readonly PlanOutcome[],
   isInChain: (waiter: Waiter, record: NextCommit) => boolean,
@@ -326,7 +326,7 @@ function mayTryAgain(waiter: Waiter): boolean {
   return false;
 }
 
-/** Answers a command that has already run. Throws a `Conflict` error if its id was used for another command. */
+/** Responds to a command that has already run. Throws a `Conflict` error if its id was used for another command. */
 function repeat(
   command: BoundCommand,
   before: { seq: number; hash: string | null; subject: string | null },

@@ -9,7 +9,7 @@ import type { CommandPlan } from './definition.ts';
 /** Events of a plan that fit one commit. */
 interface PlanPart {
   readonly events: readonly KnownEvent[];
-  /** Additional fields of the answer. */
+  /** Additional fields of the response. */
   readonly extra: object | undefined;
   /** Number of events left after this part. */
   readonly remaining: number;

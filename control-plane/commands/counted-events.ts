@@ -1,4 +1,4 @@
-/** Table of all event types: their effect on answers, and what they add or remove. A missing type does not compile. */
+/** Table of all event types: their effect on requests, and what they add or remove. A missing type does not compile. */
 import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { EventData, KnownEvent } from '../../schemas/events/events.ts';
@@ -71,7 +71,7 @@ export type ResourceKind = keyof typeof resourceTotals;
 type Removal = readonly [kind: ResourceKind, id: string];
 
 /**
- * Effect of an event on answers to requests. `nothing`: every request is answered as before. `serves`: some refused requests
+ * Effect of an event on requests. `nothing`: every request has the same outcome as before. `serves`: some refused requests
  * are now served, or the event only follows what nodes do. `refuses`: some served requests may now be refused. `meant`:
  * refusing requests is the purpose of the event, or its command has a guard of its own.
  */
@@ -190,7 +190,7 @@ export const countedEvents: { readonly [Name in EventTypeName]: CountedEvent<Eve
     ],
   },
   'key.revoked': { answers: 'meant', removes: (_db, { id }) => [['key', id]] },
-  // A key is forgotten only after it has ended, so no answer changes.
+  // A key is forgotten only after it has ended, so no request has a different outcome.
   'key.forgotten': { answers: 'nothing' },
   'usage.adjusted': { answers: 'refuses' },
   'stack.created': {

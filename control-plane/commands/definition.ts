@@ -1,5 +1,5 @@
 /**
- * Defines a command of the admin API and its steps: parse, authorise, plan, answer. A decider depends only on its arguments,
+ * Defines a command of the admin API and its steps: parse, authorise, plan, respond. A decider depends only on its arguments,
  * which include state, time and randomness. It has no side effects, because it may run any number of times.
  */
 import type { z } from 'zod';
@@ -74,9 +74,9 @@ export interface CommandPlan {
   readonly events: readonly KnownEvent[];
   /** Id of the created resource, unless the input contains it. */
   readonly subject?: string;
-  /** Additional fields of the answer, next to those of the resource. */
+  /** Additional fields of the response, next to those of the resource. */
   readonly extra?: object;
-  /** Fields that only the answer to the first run contains. */
+  /** Fields that only the response to the first run contains. */
   readonly secret?: { readonly value: string } | { readonly items: readonly { readonly value: string }[] };
   /** Refusals by guards that were overridden with force. */
   readonly warnings?: readonly string[];
@@ -92,7 +92,7 @@ export interface Divisible {
   extra(end: number): object;
 }
 
-/** Decides a command and builds its answer. */
+/** Decides a command and builds its response. */
 interface Decider<Params, Body> {
   /** Finds the organisation concerned, if the resource exists. Required if members may run the command. */
   findOrganisation?(db: Database, input: CommandInput<Params, Body>): string | undefined;
@@ -217,7 +217,7 @@ export function* planInPieces(
   return { ...plan, warnings };
 }
 
-/** Builds the answer to the first run of a command. The state must already contain the plan's events. */
+/** Builds the response to the first run of a command. The state must already contain the plan's events. */
 export function commandAnswer(
   definition: CommandDefinition,
   db: Database,

@@ -1,4 +1,4 @@
-/** Tells how events affect answers. The guard on effect uses this to decide what to compute and when to do so again. */
+/** Tells how events affect requests. The effect guard uses this to decide what to compute and when to compute it again. */
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { type AnswerEffect, countedEvents } from './counted-events.ts';
@@ -7,7 +7,7 @@ export function effectOfEvent(type: EventTypeName): AnswerEffect {
   return countedEvents[type].answers;
 }
 
-/** Whether events of this type can change an answer. True for types that this build does not know. */
+/** Whether events of this type can change a request's outcome. True for types that this build does not know. */
 export function mayTurnAnswers(type: string): boolean {
   return !Object.hasOwn(countedEvents, type) || effectOfEvent(type as EventTypeName) !== 'nothing';
 }

@@ -55,9 +55,9 @@ interface FirstAnswers {
 }
 
 /**
- * Returns the API answers that every signed-in page needs first, by path, so that the page renders at once. Returns undefined
- * without a session. The answers come from the API's own routes, called with the page's cookie. They renew the session,
- * because a person asked for the page.
+ * Returns the API responses that every signed-in page needs first, by path, so that the page renders at once. Returns
+ * undefined without a session. The responses come from the API's own routes, called with the page's cookie. They renew the
+ * session, because a person asked for the page.
  */
 async function firstAnswers(
   app: FastifyInstance,

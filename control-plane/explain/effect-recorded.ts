@@ -69,7 +69,7 @@ export function* recordedAnswers(
   return found;
 }
 
-/** Minimum number of questions decided in one turn of the event loop, which is too short for callers to notice. */
+/** Minimum number of questions decided in one turn of the event loop. Deciding so few delays other callers very little. */
 const pieceMin = 500;
 /** Maximum total time in ms for rebuilding the changed state, which happens once per piece. */
 const remadeMsMax = 300;

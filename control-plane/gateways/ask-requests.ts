@@ -1,4 +1,4 @@
-/** Asks all gateways for their requests and merges the answers by time into pages. Reports which gateways are silent. */
+/** Asks all gateways for their requests and merges them into pages, newest first. Reports which gateways are silent. */
 import { setImmediate } from 'node:timers/promises';
 import type { z } from 'zod';
 import {

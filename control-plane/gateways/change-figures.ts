@@ -62,7 +62,7 @@ function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSu
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
 }
 
-/** Sums the counts of each side. A report that began before the wave and ended in it counts on neither side. */
+/** Sums the counts inside and outside the wave. A report that began before the wave and ended in it is not counted. */
 export function computeFigures(
   { board, traffic }: FleetData,
   released: ReleasedChange,

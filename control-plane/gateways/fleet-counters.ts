@@ -104,7 +104,7 @@ export class FleetCounters {
     await this.feed.stop();
   }
 
-  /** Sum of all differences, over all organisations and periods. */
+  /** Total number of tokens by which the counters and the usage rows differ. */
   get differenceTokens(): number {
     return this.differences.reduce((sum, { counters, rows }) => sum + Math.abs(counters - rows), 0);
   }

@@ -9,7 +9,7 @@ export interface EventSearch {
   readonly from: number;
   readonly to: number;
   readonly order: 'asc' | 'desc';
-  /** Maximum number of events. Without `isExact` there may be a few more, because the last commit is returned completely. */
+  /** Maximum number of events. Without `isExact` there may be more, because the last commit is always returned in full. */
   readonly limit: number;
   /** Whether the limit is exact, even if this splits a commit. */
   readonly isExact: boolean;
@@ -27,7 +27,7 @@ export interface FoundEvents {
   readonly begin?: number;
 }
 
-/** Maximum number of commits that are read for one answer. A search for a rare text continues on the next page. */
+/** Maximum number of commits that are read for one page. A search for a rare text continues on the next page. */
 const readMax = 200_000;
 const bytesMax = 32 * 1024 * 1024;
 /** Kinds of subjects, starting with the one that matches the fewest events. */

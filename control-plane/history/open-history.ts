@@ -1,4 +1,4 @@
-/** Starts the history thread with the first question, or soon after the process starts. Restarts the thread if it ends. */
+/** Starts the history thread when the first question arrives, or soon after the process starts. Restarts it if it ends. */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import { CommandError } from '../core/command-error.ts';

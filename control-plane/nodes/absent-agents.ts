@@ -120,7 +120,7 @@ export class AbsentAgents {
     return row?.owner === reporter.owner && row.agent === 1 && row.up === 1 ? row : undefined;
   }
 
-  /** Whether more nodes are silent than answer an agent or a probe. Nodes that were not probed yet count as silent. */
+  /** Whether more nodes are silent than report or answer a probe. Nodes that were not probed yet count as silent. */
   #isCutOff(): boolean {
     const [reporting, away] = this.#options.reportingAndSilent();
     const answered = [...this.#absent.values()].filter(({ answer }) => answer !== 'silent').length;

@@ -13,7 +13,7 @@ import { NodeLimits } from './node-limits.ts';
 import type { NodeReporter } from './node-reporter.ts';
 import type { ReplicaLiveness } from './replica-liveness.ts';
 
-/** Number of consecutive probes without an answer after which a node is down. */
+/** Number of consecutive unanswered probes after which a node is down. */
 export const missesUntilDown = 3;
 
 export interface ProberOptions {

@@ -55,7 +55,7 @@ export class NodeReporter {
     return this.#all.all(kind === 'agent' ? 1 : 0);
   }
 
-  /** Whether the node may be claimed now. False if replicas contend for it and this one took it only a moment ago. */
+  /** Whether the node may be claimed now. False if this replica took it only a moment ago and others contend for it. */
   mayClaim(id: string): boolean {
     const owner = this.node(id)?.owner ?? null;
     return owner === null || owner === this.owner || this.#takeovers.mayTake(id);

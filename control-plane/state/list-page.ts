@@ -13,7 +13,7 @@ export interface PageQuery {
   readonly text?: string | undefined;
   /** State that a row must have, such as `active` or `down`, for lists whose rows have a state. */
   readonly state?: string | undefined;
-  /** Field of the answer by which to sort. `-field` reverses the order. */
+  /** Field of the response by which to sort. `-field` reverses the order. */
   readonly sort?: string | undefined;
   /** Number of rows. If absent, the API's default applies. */
   readonly limit?: number | undefined;
@@ -41,7 +41,7 @@ export interface Listing<Row, Item> {
   readonly hasClock?: boolean;
   /** Possible values of the column `state` in `from`. Absent if there is no such column. */
   readonly states?: readonly string[];
-  /** SQL expressions by field of the answer, which are never NULL. The first one is the default order. */
+  /** SQL expressions by field of the response, which are never NULL. The first one is the default order. */
   readonly sorts: Readonly<Record<string, string>>;
   /** Fields for which the key or an index supplies the order, so that lists of any length can be sorted by them. */
   readonly indexed: readonly string[];
