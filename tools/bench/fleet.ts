@@ -1,7 +1,7 @@
-// Measures what the traffic of other gateways costs a gateway that has no requests itself. 50 peers (BENCH_PEERS) serve
-// BENCH_REQUESTS_PER_SECOND requests for 1 000 and 5 000 active organisations by the product's rules. First, this process
-// measures the CPU time to authenticate, decode and fold their records. Then it measures a real idle gateway, minus its CPU
-// time with idle peers, and a control plane per usage row.
+// Measures what other gateways' traffic costs a gateway that serves no requests itself. 50 simulated peers (BENCH_PEERS)
+// serve BENCH_REQUESTS_PER_SECOND requests per second for 1 000 and 5 000 active organisations. The bench measures the CPU
+// time to authenticate, decode and fold their records, the additional CPU time of a real idle gateway when peers serve
+// requests, and the CPU time of a control plane per usage row.
 import { randomUUID } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -85,7 +85,7 @@ function records(traffic: Traffic): Traffics {
   };
 }
 
-/** Measures the cost of the rules alone, in µs per request that another gateway served. */
+/** Measures only authenticating, decoding and folding records, in µs per request that another gateway served. */
 function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
   const state = new CounterState();
   const nowMs = Date.now();
@@ -123,7 +123,7 @@ function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
 /** Measures the memory per subject and replica in a gateway that has read all of their records, in bytes. */
 async function memory({ organisations }: Traffic) {
   const sumBytes = async (make: () => unknown): Promise<number> => {
-    // Another turn of the event loop ensures that nothing references what was measured before.
+    // Wait for one turn of the event loop, so that no reference to previously measured objects remains.
     await sleep(1);
     collectGarbage();
     const before = process.memoryUsage();
@@ -131,7 +131,7 @@ async function memory({ organisations }: Traffic) {
     await sleep(1);
     collectGarbage();
     const { heapUsed, external } = process.memoryUsage();
-    // `made` is used here, so that it is not collected earlier.
+    // Use `made` here, so that it is not garbage-collected earlier.
     return made === undefined ? 0 : heapUsed + external - before.heapUsed - before.external;
   };
   const nowMs = Date.now();
@@ -148,7 +148,7 @@ async function memory({ organisations }: Traffic) {
         const record = readCounterRecord(value);
         if (record !== undefined) state.apply(record, nowMs);
       }
-    // A gateway does this when it copies the state to disk. Until then it also remembers each value as changed.
+    // Clear the list of changed values, as a gateway does when it copies the state to disk.
     Array.from(state.takeUnsaved());
     return state;
   });

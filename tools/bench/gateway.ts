@@ -1,7 +1,7 @@
 // Compares a gateway with nginx and a bare Node proxy in one run. It measures CPU per request, throughput, added latency, and
 // the delay added between the tokens of many streams. Keys, limits, routing and metering are all on. Targets are warmed up
-// and take turns in each round. Trust the ratios, which are medians of the rounds, because other load on the machine distorts
-// everything else.
+// and take turns in each round. Trust only the ratios, which are medians over the rounds, because other load on the machine
+// distorts absolute figures.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -138,7 +138,7 @@ async function measureStreams({ name, target, pids }: Measurable, count: number)
   };
 }
 
-/** Starts the targets and prepares their requests. An answer of 60 words is half a KB; a stream has one event per word. */
+/** Starts the targets and prepares their requests. A response of 60 words has half a KB; a stream has one event per word. */
 async function lineUp(
   upstream: { url: string; pid: number },
   nginxPort: number,

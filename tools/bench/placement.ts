@@ -1,8 +1,8 @@
 /**
- * Measures how long callers wait for the first token, in simulated time. It compares the rule of data-plane/nodes/affinity.ts
- * on one, two and four gateways with round robin, and with an oracle that knows every cache and queue. A node reads one
- * prompt at a time, skips the cached prefix, and writes answers in parallel. Usage: `npm run bench -- placement [workload …]
- * [--nodes 128]`
+ * Measures how long callers wait for the first token, in simulated time. It compares the placement rule in
+ * data-plane/nodes/affinity.ts on one, two and four gateways with round robin, and with an oracle that knows every cache and
+ * queue. A node reads one prompt at a time, skips the cached prefix, and writes answers in parallel. Usage: `npm run bench --
+ * placement [workload …] [--nodes 128]`
  */
 import { parseArgs } from 'node:util';
 import { Affinity } from '../../data-plane/nodes/affinity.ts';
@@ -46,7 +46,7 @@ class SimulatedTime {
       isDone = true;
     });
     for (;;) {
-      // Lets everything run that the last event has started, until all of it waits again.
+      // Let all code that the last event resumed run until it waits again.
       await new Promise(setImmediate);
       const next = isDone ? undefined : this.#waiting.pop();
       if (next === undefined) return;
@@ -142,7 +142,7 @@ interface Talk {
   readonly thinkMs: number;
 }
 
-/** Builds the workloads. `times` scales the number of conversations, so that each node has as many as in a fleet of 8. */
+/** Builds the workloads. `times` scales the number of conversations, so that each node has as many as with 8 nodes. */
 function makeWorkloads(ask: Ask, time: SimulatedTime, times: number) {
   const talk = async (id: number, { tenant, system, turns, userTokens, thinkMs }: Talk): Promise<void> => {
     const random = seededRandom(id + 1);

@@ -1,7 +1,7 @@
 // Measures how long a revocation takes to apply: from its acknowledgement by the admin API until both gateways refuse the
-// key. Requests without a pause detect the refusal. The bench runs on one broker and on three. As a reference, a bare kafkajs
-// producer and consumer send records of the same size over the same brokers under the same load. BENCH_REVOCATIONS sets the
-// number of revocations; BENCH_BROKERS=1 or 3 selects one setup.
+// key. Both gateways are polled without a pause to detect this. The bench runs on one broker and on three. As a reference, a
+// bare kafkajs producer and consumer send records of the same size over the same brokers under the same load.
+// BENCH_REVOCATIONS sets the number of revocations; BENCH_BROKERS=1 or 3 selects one setup.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import kafkajs, { type KafkaMessage } from 'kafkajs';
@@ -91,7 +91,7 @@ async function revocations(plane: Plane, gateways: readonly Gateway[]) {
     const lastMs = Math.max(...(await Promise.all(refused)));
     if (n < warmUps) continue;
     toAck.push(acknowledgedMs - sentMs);
-    // The difference may be negative, because a gateway may refuse before the acknowledgement has arrived here.
+    // The difference may be negative, because a gateway may refuse the key before the acknowledgement has arrived here.
     toRefused.push(Math.max(0, lastMs - acknowledgedMs));
     inAll.push(lastMs - sentMs);
     // A random pause prevents the bench from running in phase with the processes' timers.

@@ -1,4 +1,4 @@
-// Saturates a gateway that runs on one processor. No answer may be an error, and afterwards the usage log must contain each
+// Saturates a gateway that runs on one processor. No response may be an error, and afterwards the usage log must contain each
 // request exactly once. BENCH_SECONDS sets the duration (60). A bare proxy then runs for a sixth of that time, so that
 // latencies can be compared.
 import { cpuMicroseconds, rssMegabytes } from './support/cpu.ts';

@@ -21,7 +21,7 @@ export class DevAdmin extends AdminClient {
     super({ admin, token }, { attemptsMax: 1, timeoutMs });
   }
 
-  /** Makes a call whose type follows from method and path. Tests use it to send requests that no typed call would send. */
+  /** Sends a request whose types follow from its method and path. Tests use it for requests that no typed call would send. */
   call<M extends AdminMethod, Path extends string>(
     method: M,
     path: Path,

@@ -60,7 +60,7 @@ export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): P
 
 const nothingToClose: DevFleet = { models: [], close: async () => undefined };
 
-/** Adds the user's inference servers, and removes nodes of an earlier start that no longer run. */
+/** Adds the user's inference servers, and removes nodes from an earlier start that are no longer running. */
 async function bringUpEngines(admin: DevAdmin, addresses: readonly string[]): Promise<DevFleet> {
   const engines = await Promise.all(
     addresses.map(async (url) => ({ url: baseUrl(url), engine: await detectEngine(url) })),
@@ -99,7 +99,7 @@ function withUrls(fleet: Fleet, urls: Readonly<Record<string, string>>): Fleet {
   );
 }
 
-/** Starts an agent for each simulated node whose registration says so. An operator may have changed that. */
+/** Starts an agent for each simulated node that is registered with one. Operators may have changed the registrations. */
 async function startAgents(
   admin: DevAdmin,
   urls: Readonly<Record<string, string>>,

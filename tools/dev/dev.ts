@@ -93,7 +93,7 @@ export function devCommand(program: Command): void {
   addOptions(command, devOptions).action(run);
 }
 
-/** Default port of a listener. It moves with --port, so that a second fleet can run. Returns 0 (a free port) if too high. */
+/** Default port of a listener, shifted like --port so that a second fleet can run, or 0 (any free port) if too high. */
 function following(port: number, other: keyof typeof standardPorts): number {
   const wanted = standardPorts[other] + port - portDefault;
   return port === 0 || wanted > portMax ? 0 : wanted;

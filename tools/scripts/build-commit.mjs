@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { realpathSync } from 'node:fs';
 
 /**
- * Returns `gCOMMIT`, with `.changed` appended if tracked files were modified, or undefined outside the project's git. A build
- * without a git folder, such as that of the image, reads the commit from a variable.
+ * Returns `gCOMMIT`, with `.changed` appended if tracked files were modified, or undefined outside the project's git
+ * repository. A build without a git folder, such as the image build, reads the commit from a variable.
  */
 export function buildCommit() {
   const given = process.env.HEADGATE_BUILD_REVISION ?? '';

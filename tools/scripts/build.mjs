@@ -5,7 +5,7 @@ import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { buildCommit } from './build-commit.mjs';
 
 if (existsSync('tsconfig.json') && existsSync('node_modules/typescript')) {
-  // The compiler does not write a file again that it has written before, so files deleted from dist/ would stay missing.
+  // The incremental compiler does not write unchanged files again, so files deleted from dist/ would stay missing.
   if (!isBuilt()) rmSync('dist/build.tsbuildinfo', { force: true });
   const run = spawnSync(process.execPath, ['node_modules/typescript/bin/tsc'], { stdio: 'inherit' });
   if (run.status !== 0) process.exit(run.status ?? 1);

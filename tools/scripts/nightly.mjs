@@ -10,7 +10,7 @@ const script = (name, ...words) => [process.execPath, `tools/scripts/${name}.mjs
 const built = (...words) => script('run-built', ...words);
 const suite = script('test', '--all', '--tenfold');
 
-/** Returns the names of the scenarios, which the command prints in an error if it has no arguments. */
+/** Returns the names of the chaos scenarios, which the chaos command lists in its error if it is run without arguments. */
 function chaosScenarios() {
   const { stderr } = spawnSync(process.execPath, ['dist/test/chaos/main.js'], { encoding: 'utf8' });
   return (/NAME is one of: (.*)/.exec(stderr)?.[1] ?? '').split(', ');

@@ -45,7 +45,7 @@ async function ask(organisation, model, prompt) {
   return { request: answer.headers.get('x-request-id'), status: answer.status };
 }
 
-/** Sends requests until the plan refuses one. The organisation's other requests may at first cause a different refusal. */
+/** Sends requests until one is refused by the tier. At first, other requests in flight may cause a different refusal. */
 async function refusedByPlan() {
   for (;;) {
     const { request, status } = await ask('cedar', 'echo-large', 'words');
@@ -147,7 +147,7 @@ ${session}\`\`\`
 `;
 }
 
-/** Returns a command's output without colours, or only its data. Stops a following command after `lines` lines. */
+/** Returns a command's output without colours, or only its data. If `lines` is given, stops it after that many. */
 async function run(words, { lines, isData = false } = {}) {
   const { admin, operatorToken } = fleet.ready;
   const env = { ...process.env, HEADGATE_ADMIN: admin, HEADGATE_TOKEN: operatorToken, NO_COLOR: '1' };

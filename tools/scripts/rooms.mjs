@@ -146,7 +146,7 @@ const rooms = {
     ],
   ],
   cli: [300, ['shared/runtime', 'cli/terminal', 'cli/commands', 'cli/processes', 'tools/dev']],
-  // Only the schemas are sent to browsers, because types from other rooms leave nothing in the built files.
+  // Besides each other, the browser rooms may import only the schemas, so that nothing else is sent to browsers.
   ...inOrder(schemas, [
     ['console/lib', 1850],
     ['console/ui', 2250],

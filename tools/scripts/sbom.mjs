@@ -1,5 +1,6 @@
 // Prints a CycloneDX bill of materials of the packages used at run time: `npm run --silent sbom > headgate.cdx.json`. It
-// reads the lock file, so it matches the image and `npm ci`. `npm sbom` (11.19) omits packages that development needs, too.
+// reads the lock file, so it matches the image and `npm ci`. Do not use `npm sbom` (11.19), because it omits runtime packages
+// that development also needs.
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 

@@ -15,7 +15,7 @@ function run(command, args, options) {
   return status === 0;
 }
 
-/** Installs a version of Node, if that was not done before. Returns its folder. */
+/** Installs a version of Node unless it is already installed. Returns its folder. */
 function provide(version) {
   const prefix = join(cache, `node-${version}`);
   const name = `node-${process.platform}-${process.arch}`;
@@ -31,7 +31,7 @@ function testOn(version) {
   if (!node) return false;
   const copy = mkdtempSync(join(tmpdir(), `headgate-node-${version}-`));
   try {
-    // Others may read the copy, because one test runs the build as another user.
+    // Let other users read the copy, because one test runs the build as another user.
     chmodSync(copy, 0o755);
     cpSync(root, copy, { recursive: true, filter: (path) => !apart.has(path) });
     mkdirSync(cache, { recursive: true });

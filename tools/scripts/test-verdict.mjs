@@ -1,6 +1,6 @@
 // Usage: node tools/scripts/test-verdict.mjs COMMAND... Runs a Vitest command and reports where its time went. If a file
-// fails whose timing depends on the machine, it runs once more, alone. Tests that then pass count as passed. Both these tests
-// and failures are listed. The last line is `N passed, N failed`.
+// fails and its timing depends on the machine, the file runs once more, alone. Tests that then pass count as passed, but are
+// listed like failures. The last line is `N passed, N failed`.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -47,7 +47,7 @@ function printSeconds(files) {
   for (const { file, seconds } of slowest) console.log(`${seconds.toFixed(0).padStart(6)}  ${file}`);
 }
 
-/** Runs a file alone. Returns its new result if everything passed. */
+/** Runs a file alone. Returns its new result, or undefined unless all of its tests passed. */
 function alone({ project, file }) {
   console.log(`\nonce more, alone: ${file}`);
   const words = ['--no-install', 'vitest', 'run', '--project', project, file];

@@ -15,11 +15,11 @@ export interface SimChatRequest {
   /** Requested model, or the empty string if the request does not name one. */
   readonly model: string;
   readonly messages: readonly unknown[];
-  /** Text that the answer echoes. It is the last message of the user, or of a tool if that message is later. */
+  /** Text that the answer echoes. It comes from the last user message, or from the last tool message if that is later. */
   readonly lastText: string;
   /** Last text of the user, even if results of tools follow it. */
   readonly userText: string;
-  /** Number of turns of the model since the user's last text, if results of tools follow that text. */
+  /** Number of assistant messages since the user's last text, or 0 if no tool results follow that text. */
   readonly turnsSinceUser: number;
   readonly stream: boolean;
   readonly includeUsage: boolean;

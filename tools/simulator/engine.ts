@@ -27,7 +27,7 @@ export interface SimEngine {
   readonly promptTokensPerSecond: number;
 }
 
-/** Values that make an answer different from the next one. */
+/** Values that make each response unique. */
 export interface Stamp {
   /** Unique part of the ids in an answer. */
   readonly serial: string;
@@ -41,7 +41,7 @@ const owners: Readonly<Record<Dialect, string>> = {
   llamacpp: 'llamacpp',
   ollama: 'library',
 };
-/** Maximum number of token ids in an answer of `/tokenize`. */
+/** Maximum number of token ids in a response to `/tokenize`. */
 const tokensListedMax = 2 ** 20;
 /** Time at which the models are said to have been loaded (2026-01-01), in Unix seconds. */
 const loadedAt = 1_767_225_600;

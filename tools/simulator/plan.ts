@@ -5,7 +5,7 @@
 export interface Plan {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** Texts to write, in order. Each part is at most one write. */
+  /** Texts to write, in order. A part is never split across several writes. */
   readonly parts: Iterable<string>;
   /** Time to wait before the first part, in ms. */
   readonly firstPartMs: number;

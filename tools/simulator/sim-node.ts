@@ -96,7 +96,7 @@ export class SimNode {
     const { port = 0 } = this.#options;
     const address = await listen(this.server, { host: this.host, port }, { bind: '--bind', port: '--port' });
     this.#port = address.port;
-    // If a connection cannot be accepted because there is no file descriptor left, nothing else is affected.
+    // Ignore errors. If no file descriptor is left to accept a connection, nothing else is affected.
     this.server.on('error', () => {});
   }
 
@@ -128,7 +128,7 @@ export class SimNode {
     return this.server.listening;
   }
 
-  /** Number of requests that have begun since the start. */
+  /** Number of requests that have begun since the node started. */
   get requests(): number {
     return this.#requests;
   }
@@ -196,12 +196,12 @@ export class SimNode {
     return answerPost(path, body, this.engine, { serial, created: Math.floor(Date.now() / 1000) });
   }
 
-  /** Sends a planned answer. `request` is undefined if it was refused before it got a slot. */
+  /** Sends a planned response. `_request` is undefined if the request was refused before it got a slot. */
   protected send(plan: Plan, _request: SimRequest | undefined, response: ServerResponse): void {
     emit(this.signed(plan), response);
   }
 
-  /** Adds to a plan the headers that the imitated engine sends. */
+  /** Adds the headers that the imitated engine sends. */
   protected signed<P extends Plan>(plan: P): P {
     return { ...plan, headers: { ...this.#engineHeaders, ...plan.headers } };
   }

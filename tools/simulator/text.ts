@@ -37,7 +37,7 @@ export function wordsAsked(text: string, otherwise: number): number {
   return asked === undefined ? otherwise : Number(asked);
 }
 
-/** Repeats `echo:` and the words of the text. Every word is one token. `shift` makes the choices of an answer differ. */
+/** Returns the answer's words, one token each: `echo:` and the words of the text, repeated. `shift` makes choices differ. */
 export function echo(text: string, words: number, shift = 0): string[] {
   const said = text
     .slice(0, echoedCharactersMax)

@@ -1,6 +1,6 @@
 /**
  * Load client on raw sockets. It uses so little CPU time that it can measure other processes. It supports only what the
- * benches need: keep-alive, content-length and chunked answers, and server-sent events.
+ * benches need: keep-alive, responses with a Content-Length or chunks, and server-sent events.
  */
 import { connect, type Socket } from 'node:net';
 
@@ -23,7 +23,7 @@ export function requestBytes({ path, host, headers, body }: Target): Buffer {
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n${body}`);
 }
 
-/** Kept-alive connection that sends one request at a time. It passes on the status once the answer is complete. */
+/** Keep-alive connection that sends one request at a time. Returns the status once the response is complete. */
 export class Connection {
   readonly #socket: Socket;
   #text = '';
@@ -49,7 +49,7 @@ export class Connection {
     return this.#socket.destroyed || this.#socket.readableEnded;
   }
 
-  /** Describes why the last request was not answered. */
+  /** Describes why the last request got no response. */
   get fault(): string {
     const read = this.#socket.bytesRead - this.#readBefore;
     return `${this.#error}, request ${this.#sent} of its connection, ${read} bytes of an answer`;
@@ -121,7 +121,7 @@ export async function saturate(target: Target, connections: number, seconds: num
   return measured(latencies, failures, started);
 }
 
-/** Sends requests at a fixed rate, however slow the target is. A late answer does not delay the next request. */
+/** Sends requests at a fixed rate, however slow the target is. A late response does not delay the next request. */
 export async function atRate(target: Target, perSecond: number, seconds: number): Promise<LoadResult> {
   const bytes = requestBytes(target);
   const idle: Connection[] = [];

@@ -1,4 +1,4 @@
-/** Runs a gateway alone on one processor, the rest on another. Without `taskset`, all share them, and figures mean less. */
+/** Runs a gateway on one processor and all else on another. Without `taskset`, both are shared, so figures mean less. */
 import { spawnSync } from 'node:child_process';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Target } from './load.ts';

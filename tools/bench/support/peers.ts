@@ -81,7 +81,7 @@ function pickOrganisation(traffic: Traffic): number {
   return Math.floor(Math.random() * traffic.organisations);
 }
 
-/** Generates counter records: `warm` until each peer has published what it serves, then those of the measured seconds. */
+/** Generates counter records: `warm` ones until each peer has published all its counters, then those to measure. */
 export function counterRecords(traffic: Traffic, seconds: number) {
   const { peers, requestsPerSecond } = traffic;
   const startMs = Date.now() - 130_000;
@@ -125,7 +125,7 @@ interface Peer {
   urgentMs: number | undefined;
 }
 
-/** Generates gauge records. Without requests, they are the records that live gateways publish every second. */
+/** Generates gauge records. Without requests, these are only the records that live gateways publish every second. */
 export function gaugeRecords(traffic: Traffic, seconds: number) {
   const { peers, requestsPerSecond } = traffic;
   const gateways = Array.from({ length: peers }, (_, index): Peer => {

@@ -1,4 +1,4 @@
-/** Starts what the benches measure: scripts, and a gateway with one node and without limits but with all other features. */
+/** Starts the processes that benches measure: scripts, and a gateway with one node and every feature except limits. */
 import { spawn } from 'node:child_process';
 import { ProcessFleet } from '../../../test/support/process-fleet.ts';
 import { until } from '../../../test/support/until.ts';
@@ -25,7 +25,7 @@ export async function serve(upstream: string): Promise<BenchService> {
   const gateway = await fleet.startGateway('gateway');
   return {
     ...{ admin, key, pid: gateway.ready.pid, port: Number(new URL(gateway.ready.api).port) },
-    // Ends the gateway cleanly, because the measurement includes what it writes when it ends.
+    // Ends the gateway cleanly, because the measurement includes what the gateway writes on shutdown.
     end: async () => {
       await gateway.end();
       await fleet.close();
