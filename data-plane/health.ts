@@ -23,7 +23,7 @@ interface HealthParts {
   readonly metrics: FoldMetrics;
   readonly connections: Connections;
   readonly draining: { readonly value: boolean };
-  /** Id of this process start, which the gateway's reports contain. */
+  /** Id that changes each time the process starts. The gateway's reports contain it. */
   readonly incarnation: string;
 }
 
@@ -53,7 +53,7 @@ export async function startHealth(
   return health;
 }
 
-/** Describes the clock for operators. Never fails. Limits and usage follow the log's clock, but key expiry does not. */
+/** Describes the clock for operators, and never fails. Limits and usage follow the log's clock, but key expiry does not. */
 function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
   const follows =

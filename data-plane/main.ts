@@ -1,7 +1,6 @@
 /**
- * Starts a gateway and connects its parts. A gateway folds the log into a snapshot of its own and needs nothing else to
- * answer requests. It has no other state except usage that has not been published. So if `state.db` is deleted, it is built
- * again.
+ * Starts a gateway and connects its parts. A gateway folds the log into its own snapshot and needs nothing else to answer
+ * requests. Apart from unpublished usage, it has no other state, so a deleted `state.db` is built again.
  */
 import { join } from 'node:path';
 import { controlTopic } from '../schemas/events/commit.ts';
@@ -43,7 +42,7 @@ export interface RunningGateway {
   close(): Promise<void>;
 }
 
-/** Parts of a gateway that control planes already know. */
+/** Parts of a gateway that has announced itself to the control planes. */
 interface AnnouncedState {
   readonly state: GatewayState;
   readonly publisher: StatusPublisher;

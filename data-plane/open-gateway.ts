@@ -50,7 +50,7 @@ export async function openGateway(
   const usage = await openMeter({
     ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, name: settings.name, lookup, logger },
     ...{ gatewayToken: settings.gatewayToken, controlPlanes: settings.controlPlanes },
-    // End the process, because answers that cannot be billed must not be sent. Whatever supervises the process restarts it.
+    // End the process, because answers that cannot be billed must not be sent. A supervisor is expected to restart it.
     onLost: (error) => endOnFault(logger, error, 'usage can no longer be recorded: this gateway ends'),
   });
   closers.add(() => usage.close());

@@ -1,8 +1,8 @@
 /**
  * Queues jobs for the body worker, a thread that parses large bodies so that they never block other requests. One job runs at
  * a time, and the owners take turns, so an organisation with many large bodies delays only itself. If a job exceeds its
- * deadline or its memory, the worker ends. Requests whose texts it kept are then refused with status 503, and the next job
- * starts another worker.
+ * deadline or uses too much memory, the worker is stopped. Requests whose texts that worker kept are then refused with status
+ * 503, and the next job starts a new worker.
  */
 
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -16,16 +16,16 @@ export interface BodyWorkerOptions {
   readonly start?: StartWorker;
   /** Maximum time in ms that a job may take, once it has started. */
   readonly jobTimeoutMs?: number;
-  /** Time in ms after which a worker without jobs and texts ends, to free its memory. */
+  /** Time in ms after which a worker with no jobs and no stored texts is stopped, to free its memory. */
   readonly idleTimeoutMs?: number;
-  /** Called if the worker has ended during a job, because the job took too long or for another reason. */
+  /** Called if the worker ends during a job, for example because the job took too long. */
   readonly onLost?: (reason: string) => void;
 }
 
 export interface JobOptions {
   /** Organisation, visitor or node for which the job runs. Owners take turns. */
   readonly owner: string;
-  /** Cancels the job. Its promise then rejects with the reason of the signal. */
+  /** Cancels the job, whose promise then rejects with the signal's abort reason. */
   readonly signal: AbortSignal;
   /** Worker that keeps the text that the job needs. */
   readonly worker?: WorkerHandle;
@@ -54,7 +54,7 @@ export class BodyWorker {
   #running: Entry | undefined;
   #retainedTexts = 0;
   #lastJobId = 0;
-  /** Ends the worker when a job exceeds its deadline, or when the worker has been idle for long. */
+  /** Timer that stops the worker if a job exceeds its deadline or the worker has been idle for too long. */
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -72,7 +72,7 @@ export class BodyWorker {
     return this.#retainedTexts;
   }
 
-  /** Runs a job. Rejects with its error, the reason of `signal`, or `InferenceUnavailableError` if the worker is lost. */
+  /** Runs a job. Rejects with its error, the signal's abort reason, or `InferenceUnavailableError` if the worker is lost. */
   async run<Kind extends BodyResult['kind']>(
     job: BodyJob,
     kind: Kind,
@@ -147,7 +147,7 @@ export class BodyWorker {
     worker.post({ kind: 'job', id, job }, transferList);
   }
 
-  /** Worker for a job. Undefined if the system cannot start a thread; the job is then refused, and the next tries again. */
+  /** Returns the worker for a job, or undefined if no thread can be started. Then only this job is refused. */
   #workerFor(entry: Entry): WorkerHandle | undefined {
     try {
       this.#worker ??= this.#start();
@@ -209,7 +209,7 @@ export class BodyWorker {
     this.#timer = setTimeout(() => this.#stop(), this.#options.idleTimeoutMs).unref();
   }
 
-  /** Forgets the worker before it is terminated, so that it gets no further job. */
+  /** Drops the reference to the worker before terminating it, so that the worker gets no further jobs. */
   #stop(): void {
     const worker = this.#worker;
     this.#worker = undefined;

@@ -36,14 +36,14 @@ export type BodyJob =
       readonly dialect: Dialect;
       readonly served: string;
     }
-  /** Converts a node's answer to the answer for the client. */
+  /** Converts a node's response to the response for the client. */
   | {
       readonly kind: 'rebuild';
       readonly facts: AnswerFacts;
       readonly form: AnswerForm;
       readonly blocks: Blocks;
     }
-  /** Reads the number of tokens from a node's answer. */
+  /** Reads the number of tokens from a node's response. */
   | { readonly kind: 'parse-count'; readonly dialect: Dialect; readonly blocks: Blocks };
 
 /** Message from the main thread to the worker. */
@@ -71,7 +71,7 @@ export type BodyResult =
       readonly message: string;
       readonly detail: unknown;
     }
-  /** Result of a job that failed unexpectedly. The error message stays on the worker, because it may quote the body. */
+  /** Result of a job that failed unexpectedly. The error message is left out, because it may quote the body. */
   | { readonly kind: 'fault'; readonly name: string };
 
 /** Message from the worker to the main thread. */

@@ -6,7 +6,7 @@ import { hashPrefixes } from '../surfaces/common/prompt-prefix.ts';
 import { leastChatTokens } from '../surfaces/common/prompt-size.ts';
 import type { ValidRequest, WholeValidRequest } from '../surfaces/surfaces.ts';
 
-/** Part of a request for the main thread: plain values whose size does not depend on the body. */
+/** Part of a request that is sent to the main thread: plain values whose size does not depend on the body. */
 export interface RequestOutline extends Omit<ValidRequest, 'asked'> {
   readonly asked: AskedFacts;
 }

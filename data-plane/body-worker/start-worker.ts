@@ -1,21 +1,21 @@
-/** Starts a body worker and wraps its messages and its end. If a body uses up the worker's heap, only the worker ends. */
+/** Starts a body worker, and reports its messages and its exit. A body that exhausts the heap ends only the worker. */
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 
-/** Heap in MB. Enough for the texts of all bodies in the memory budget, at two bytes per character, and for one job. */
+/** Heap limit in MB. Enough for the texts of all bodies in the memory budget, at two bytes per character, plus one job. */
 const heapMegabytesMax = 1536;
 
 export interface WorkerListener {
   onResponse(response: BodyWorkerResponse): void;
-  /** Called once, as the last call. `reason` never quotes a body. */
+  /** Called once, after all other calls. `reason` never quotes a body. */
   onExit(reason: string): void;
 }
 
 export interface WorkerHandle {
   post(request: BodyWorkerRequest, transfer: readonly ArrayBuffer[]): void;
-  /** Ends the worker at once, even during a job. */
+  /** Stops the worker at once, even during a job. */
   terminate(): void;
 }
 

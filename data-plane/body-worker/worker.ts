@@ -10,7 +10,7 @@ import { shapeOperation, wholeAnswer } from '../surfaces/surfaces.ts';
 import type { Blocks, BodyJob, BodyResult, BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 import { toOutline } from './request-outline.ts';
 
-/** Maximum length of an error's detail that is sent to the main thread: the same as that of an error response from a node. */
+/** Maximum length of an error detail that is sent to the main thread. Equals the limit on a node's error response. */
 const detailCharactersMax = 64 * 1024;
 
 const encoder = new TextEncoder();

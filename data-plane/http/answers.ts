@@ -1,4 +1,4 @@
-/** Reads single header fields, and sends listings and refusals. No other file converts refusals to answers. */
+/** Reads single header fields, and sends listings and refusals. No other file converts refusals to responses. */
 
 import { refusalKinds } from '../../schemas/api/refusals.ts';
 import type { Surface } from '../../schemas/names.ts';
@@ -15,7 +15,7 @@ export function refuseEncoded({ headers }: ParsedRequest): void {
   throw new Refusal('encoded body', 'Content-Encoding: is not supported; send the body without an encoding');
 }
 
-/** Returns a refusal if the request is not unambiguous HTTP, or undefined if it is. */
+/** Returns a refusal if the request is ambiguous or invalid HTTP, or undefined if it is neither. */
 export function badHttp({ fault }: Exchange): Refusal | undefined {
   return fault === undefined ? undefined : new Refusal('bad http', fault);
 }
@@ -36,11 +36,11 @@ const requestLine = /^[^\s]{1,40} ([^\s]+) HTTP\/\d/;
 
 /** Path of a request that could not be read, if its first bytes are a request line. Otherwise, `/`. */
 export function pathOfRefused(packet: Buffer | undefined): string {
-  // The first line cannot be longer than the whole head.
+  // Decode no more than the maximum size of a head, because the request line cannot be longer.
   return targetPath(requestLine.exec(packet?.toString('latin1', 0, headerBytesMax) ?? '')?.[1]);
 }
 
-/** Value of a header that may contain a key. An empty value counts as absent. Joining several never gives a valid key. */
+/** Value of a header that may contain a key. Empty counts as absent. Joining repeated headers never yields a valid key. */
 export function credentialHeader({ rawHeaders }: ParsedRequest, name: string): string | undefined {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -58,11 +58,11 @@ export function oneHeader({ headers }: ParsedRequest, name: string): string | un
 
 export interface AnswerIds {
   readonly requestId: string;
-  /** API that the path belongs to, whatever API the stack has chosen. */
+  /** API that the path belongs to, even if the stack has chosen another API. */
   readonly surface: Surface;
 }
 
-/** Header fields with the id of the request. SDKs for the Anthropic-style API read it from `request-id`. */
+/** Header fields that contain the request id. SDKs for the Anthropic-style API read the id from `request-id`. */
 export function idFields({ requestId, surface }: AnswerIds): Fields {
   const id = ['x-request-id', requestId];
   return surface === 'anthropic' ? [...id, 'request-id', requestId] : id;
@@ -76,7 +76,7 @@ export function sendJson({ answer }: Exchange, ids: AnswerIds, body: string): vo
   void answer.whole(200, jsonType, idFields(ids), body);
 }
 
-/** Sends a refusal, unless an answer has begun. `path` is the path of the request without its query. */
+/** Sends a refusal, unless a response has begun. `path` is the path of the request without its query. */
 export function sendRefusal({ answer }: Exchange, ids: AnswerIds, refusal: Refusal, path: string): void {
   const fields = [...idFields(ids)];
   if (refusalKinds[refusal.type].retry === 'never') fields.push('x-should-retry', 'false');

@@ -1,7 +1,7 @@
 /**
- * Opens the listeners of the API and the playground. The folder `data-plane/http` converts bytes to requests and answers to
- * bytes, with the project's own HTTP/1.1 reader and writer (docs/http.md). It rejects every message that two readers could
- * understand differently. It must not decide anything else about a request, and it gets no new features.
+ * Opens the listeners of the API and the playground. The folder `data-plane/http` contains the project's own HTTP/1.1 reader
+ * and writer (docs/http.md). The reader rejects every message that two HTTP implementations could understand differently. The
+ * folder makes no other decisions about requests, and gets no new features.
  */
 import { createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
@@ -17,23 +17,23 @@ import { ClientConnection, type ConnectionBounds, type ConnectionOwner } from '.
 import { type EarlyRefusal, rawAnswer } from './early-refusal.ts';
 import type { Exchange } from './exchange.ts';
 
-/** Handles one request completely, and never rejects. `fixed` is set on a stack's own port, which ignores the Host header. */
+/** Handles one request completely; never rejects. `fixed` is set on a stack's own port, which ignores the Host header. */
 export type Handler = (exchange: Exchange, fixed: Target | undefined) => Promise<void>;
 
 export interface ApiListenerOptions extends ListenAddress {
   readonly handler: Handler;
   /** Called when a request is refused before it could be handled, because its bytes are invalid. */
   readonly onRefusal: (refused: EarlyRefusal) => void;
-  /** Stack that this port serves. Undefined if the Host header selects the stack. */
+  /** Stack that this port serves, or undefined if the Host header selects the stack. */
   readonly fixed?: Target;
   readonly certificate?: Certificate | undefined;
   readonly connections: Connections;
-  /** Limits the rate of new connections, except from exempt addresses. */
+  /** Limit on the rate of new connections. Exempt addresses are not limited. */
   readonly pace?: {
     readonly isExempt: (address: string | undefined) => boolean;
     readonly refusal: () => Refusal;
   };
-  /** Time-outs that replace those in `waits`. */
+  /** Time-outs that replace the defaults. */
   readonly timeouts?: Partial<ClientTimeouts>;
   readonly name: ListenerName;
   /** Command-line option that sets the port. Named in the error message if the port is in use. */
@@ -44,7 +44,7 @@ export interface Listener {
   readonly url: string;
   /** Stops accepting connections. Idle ones are closed at once, and others after their current request. */
   stopAccepting(): void;
-  /** Refuses all requests whose answers have not begun, and ends all other answers early. */
+  /** Refuses all requests whose responses have not begun, and cuts off all other responses. */
   cutOff(refusal: Refusal): void;
   destroy(): void;
 }
@@ -94,7 +94,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     // With a rate limit, Node accepts connections in a paused state, and it pauses TLS connections again.
     socket.resume();
   };
-  // Not half-open over TLS. There, a reset before the first read causes no error, so the connection would stay open.
+  // No half-open connections over TLS. A reset before the first read causes no error, so they would stay open.
   const server: Server = certificate
     ? createTlsServer({
         noDelay: true,

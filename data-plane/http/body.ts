@@ -16,15 +16,15 @@ import { memoryRefusal } from '../surfaces/common/memory-refusal.ts';
 export interface BodyPace {
   readonly bytes: number;
   readonly ms: number;
-  /** Clock whose ticks check the speed. */
+  /** Ticker on whose ticks the speed is checked. */
   readonly ticker: Ticker;
 }
-/** Default minimum speed, 8 KiB per second. Most bodies arrive together with their head, so it does not matter to them. */
+/** Default minimum speed, 8 KiB per second. It rarely matters, because most bodies arrive together with their head. */
 const slowestPace = perProcess(
   (): BodyPace => ({ bytes: 80 * 1024, ms: waits.clientBody.ms, ticker: new Ticker(1000) }),
 );
 
-/** Maximum size in bytes of a body that never waits behind larger ones. Small bodies are parsed and released at once. */
+/** Size in bytes up to which a body never waits behind larger ones. Small bodies are parsed and released at once. */
 const turnlessBytesMax = 256 * 1024;
 
 type BodyFault = 'large' | 'slow' | MemoryShortage;
@@ -32,7 +32,7 @@ type BodyFault = 'large' | 'slow' | MemoryShortage;
 interface BodyBounds {
   readonly bytesMax: number;
   readonly pace?: BodyPace | undefined;
-  /** Maximum time in ms that a body waits until its caller has memory for it. */
+  /** Maximum time in ms that a body waits for memory in its caller's share. */
   readonly turnMsMax?: number | undefined;
 }
 
@@ -50,7 +50,7 @@ export interface BodySink {
 }
 
 export interface BodyFlow {
-  /** Stops reading until `letGo` is called. Bytes that were read before are still delivered. */
+  /** Stops reading until `letGo` is called. Bytes that have already been read are still delivered. */
   hold(): void;
   letGo(): void;
 }
@@ -104,7 +104,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
   #turnByMs: number | undefined;
   #hadTurn = false;
   #settled = false;
-  /** End of the current period, and the number of bytes that must have arrived by then. 0 in the first period. */
+  /** End of the current speed-check period, and the number of bytes required by then (0 in the first period). */
   #judgedMs: number;
   #bytesWanted = 0;
   #isWarned = false;
@@ -142,7 +142,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     if (this.#settled) return;
     if (this.bytes.length + piece.length > this.#bounds.bytesMax) this.#refuse('large');
     else if (!this.bytes.add(piece)) {
-      // Accept the rest of the bytes that were read together, even if the body must now wait for memory.
+      // Accept bytes that have already been read, even if the body must now wait for memory.
       if (!this.#awaitTurn() || !this.bytes.add(piece)) this.#refuse(this.#memory.shortage);
     }
   }
@@ -161,7 +161,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
   onRoom(): void {
     this.#granted = this.bytesLeft;
     this.#proceed();
-    // The client did not cause the wait, so measure its speed from now on.
+    // The client did not cause this delay, so measure its speed from now on.
     this.#isWarned = false;
     this.#bytesWanted = this.bytes.length + this.#pace.bytes;
     this.#judgedMs = this.#pace.ticker.nowMs + this.#pace.ms;
@@ -179,7 +179,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     }
     if (nowMs < this.#judgedMs) return;
     if (this.bytes.length < this.#bytesWanted) {
-      // Only warn the first time. After a stall, bytes that have already arrived are read only after this check.
+      // Only warn the first time. After a stall of this process, this check runs before the bytes that arrived are read.
       if (this.#isWarned) this.#refuse('slow');
       this.#isWarned = true;
       return;
@@ -198,7 +198,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     return needsNoTurn ? this.#memory.reserveBeyond(bytes) : this.#memory.reserve(bytes);
   }
 
-  /** Lets the body wait for memory. Returns false if waiting cannot help or too many bodies are waiting. */
+  /** Makes the body wait for memory. Returns false if waiting cannot help or if too many bodies are already waiting. */
   #awaitTurn(): boolean {
     const { turnMsMax = waits.bodyTurn.ms } = this.#bounds;
     if (this.#memory.shortage !== 'share' || this.#hadTurn) return false;

@@ -26,7 +26,7 @@ export function isClass(code: number, wanted: number): boolean {
   return ((classes[code] ?? 0) & wanted) !== 0;
 }
 
-/** Index from `at` on of the first character outside the class, or the text's length. One character is one byte. */
+/** Index of the first character from `at` on that is not in the class, or the text's length. A character is one byte. */
 export function spanLength(text: string, at: number, wanted: number): number {
   let next = at;
   while (next < text.length && ((classes[text.charCodeAt(next)] ?? 0) & wanted) !== 0) next++;

@@ -1,7 +1,6 @@
 /**
- * Connection of a client. Reads one request after another and applies all time-outs for clients. If a client sends requests
- * without waiting for answers, the next request is read only when the one before has been answered. So answers keep the order
- * of the requests.
+ * Connection to a client. Reads one request after another and applies all time-outs for clients. If a client pipelines
+ * requests, each is read only after the previous one has been answered, so responses keep the order of the requests.
  */
 import type { Socket } from 'node:net';
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -17,15 +16,15 @@ import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
 import { destroyStalledWriter } from './untaken.ts';
 
-/** Time-outs, mostly as numbers of checks. A stall counts as one check, so bytes that have arrived are read first. */
+/** Time-outs, mostly as numbers of checks. If the process stalls, that counts as one check, so no client is blamed. */
 export interface ConnectionBounds {
   readonly headLooks: number;
   readonly requestLooks: number;
   readonly nextLooks: number;
   readonly restLooks: number;
-  /** Maximum time in ms for which a client may read nothing of its answer. */
+  /** Maximum time in ms that a client may go without reading any of its response. */
   readonly stallMs: number;
-  /** Maximum time in ms for which a client may read nothing while the last bytes of an unfinished answer are sent. */
+  /** Maximum time in ms that a client may go without reading while the last bytes of an unfinished response are sent. */
   readonly lastBytesMs: number;
   readonly keepAliveSeconds: number;
 }
@@ -38,10 +37,10 @@ export interface ConnectionOwner {
   onRefusal(refused: EarlyRefusal): void;
 }
 
-/** Maximum number of bytes, and of reads, kept for later requests. Beyond it, the connection is not read. */
+/** Maximum number of bytes, and of reads, buffered for later requests. Reading pauses beyond that. */
 const aheadBytesMax = 64 * 1024;
 const aheadPiecesMax = 64;
-/** Maximum number of bytes that are dropped of a request that was answered before it had been read completely. */
+/** Maximum number of bytes that are read and dropped if a request was answered before it was read completely. */
 const restBytesMax = 64 * 1024 * 1024;
 
 export class ClientConnection implements ExchangeConnection, MessageSink<ParsedRequest> {
@@ -50,7 +49,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   readonly #reader = new MessageReader(new RequestHeadReader(headerBytesMax), this, headerBytesMax);
   #state: ConnectionState = 'waiting';
   #exchange: Exchange | undefined;
-  /** Whether the exchange still waits to be passed on, until all bytes that were read with its head are available. */
+  /** Whether the exchange has not been handed over yet. First, all bytes that were read together with its head are parsed. */
   #isNew = false;
   #ahead: Buffer[] = [];
   #aheadBytes = 0;
@@ -59,13 +58,13 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   /** Number of checks since the last change of state. */
   #looks = 0;
   #restBytes = 0;
-  /** Bytes that are being read. If they are refused, the path for the refusal is read from them. */
+  /** Bytes that are being parsed. If they are invalid, the path for the refusal is taken from them. */
   #reading: Buffer | undefined;
   #isLate = false;
   /** Whether the bytes being read arrived before the previous request was answered. */
   #isAhead = false;
   #hadRequest = false;
-  /** Closes the connection if the client reads nothing for too long. */
+  /** Timer that closes the connection if the client reads nothing for too long. */
   #untaken: NodeJS.Timeout | undefined;
 
   constructor(socket: Socket, owner: ConnectionOwner) {
@@ -132,7 +131,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#socket.destroy();
   }
 
-  /** Ends the current request. If its answer has not begun, it is refused. */
+  /** Ends the current request, which is refused if its response has not begun. */
   cutOff(refusal: Refusal): void {
     this.#exchange?.cutOff(refusal);
   }
@@ -257,7 +256,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#isAhead = false;
   }
 
-  /** Called when the kernel has accepted the last byte of an answer. All answers share this function. */
+  /** Called when the kernel has accepted the last byte of a response. All responses share this function. */
   readonly #onHanded = (error?: Error | null): void => {
     const exchange = this.#exchange;
     if (error || this.#socket.destroyed || exchange === undefined) return;
@@ -291,7 +290,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#exchange?.onDrained();
   }
 
-  /** Handles a half-close by the client. If the client awaits an answer, it counts as gone. */
+  /** Handles a half-close by the client. A client that is waiting for a response counts as gone. */
   #onEnd(): void {
     this.#isEnded = true;
     if (this.#state === 'answering') {
@@ -313,8 +312,8 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   }
 
   /**
-   * Refuses bytes that are not a valid request. If an answer has begun, or was pending when the bytes arrived, only closes
-   * the connection, because the client could take the refusal for the answer to another request.
+   * Refuses bytes that are not a valid request. If a response has begun, or was pending when the bytes arrived, only closes
+   * the connection, because the client could mistake the refusal for the response to another request.
    */
   #refuse(refusal: Refusal): void {
     const isAnswered = this.#state === 'discarding' || this.#exchange?.startedMs !== undefined;
@@ -325,7 +324,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
       return;
     }
     const refused = { requestId: mintRequestId(), refusal };
-    // Tell the handler that the client is gone, because the exchange will get no answer.
+    // Tell the handler that the client is gone, because the exchange will get no response.
     this.#exchange?.onClose();
     this.#exchange = undefined;
     const path = pathOfRefused(this.#isLate ? undefined : this.#reading);

@@ -35,7 +35,7 @@ export type ConnectionEvent =
   | 'answered'
   /** The kernel has accepted the last byte of the answer, and the connection must close. */
   | 'answered-last'
-  /** The bytes were no valid request, or the request took too long. A refusal has been written. */
+  /** The bytes were not a valid request, or the request took too long. A refusal has been written. */
   | 'refused'
   | 'closed';
 

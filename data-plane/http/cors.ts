@@ -1,6 +1,6 @@
 /**
- * Lets web pages from the configured origins read the API's answers (CORS). For all other origins, answers are the same as
- * without CORS, byte for byte. A preflight request contains neither a key nor a stack, so it is answered before these are
+ * Lets web pages from the configured origins read the API's responses (CORS). For all other origins, responses are byte for
+ * byte the same as without CORS. A preflight request names neither a key nor a stack, so it is answered before these are
  * checked.
  */
 
@@ -10,7 +10,7 @@ import type { Fields } from './exchange.ts';
 /** Additional headers that web pages may read: the id of the request, and whether and when to retry. */
 const exposed = 'x-request-id, request-id, retry-after, x-should-retry';
 
-/** Answer to a preflight request. `*` allows all headers but Authorization. It excludes cookies, which the API never uses. */
+/** Response to a preflight request. `*` allows all headers except Authorization. It excludes cookies, which are not used. */
 const preflightFields: Fields = [
   ...['access-control-allow-methods', 'GET, HEAD, POST'],
   ...['access-control-allow-headers', 'authorization, *'],

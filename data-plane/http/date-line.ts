@@ -1,4 +1,4 @@
-/** Date field of answers (RFC 9110, 6.6.1). It is formatted at most once per second, and only when an answer needs it. */
+/** Date field of responses (RFC 9110, 6.6.1). It is formatted at most once per second, and only if a response needs it. */
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 
 let line = '';

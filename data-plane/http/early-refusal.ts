@@ -1,10 +1,10 @@
-/** Refusals that a listener sends because a request cannot be handled at all. They have the same format as all others. */
+/** Refusals that a listener sends if a request cannot be handled at all. They have the same format as all other refusals. */
 import { STATUS_CODES } from 'node:http';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import { headerBytesMax } from '../../shared/runtime/http-server.ts';
 
-/** Everything that is known about a request that was refused before it could be handled. */
+/** Everything known about a request that was refused before it could be handled. */
 export interface EarlyRefusal {
   readonly requestId: string;
   readonly refusal: Refusal;

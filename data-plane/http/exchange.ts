@@ -1,5 +1,5 @@
 /**
- * A request together with its answer, as all request handlers see them. Both are in one object, because a connection has only
+ * A request together with its response, as request handlers see them. Both are in one object, because a connection has only
  * one exchange at a time and calls its methods directly.
  */
 import { STATUS_CODES } from 'node:http';
@@ -11,9 +11,9 @@ import { dateLine } from './date-line.ts';
 import type { ParsedRequest } from './message-head.ts';
 
 export interface AnswerListener {
-  /** Called if the connection was lost before the answer ended. */
+  /** Called if the connection was lost before the response ended. */
   onGone(): void;
-  /** Called if the client reads more slowly than the answer is written. Nothing should be written until `onDrained`. */
+  /** Called if the client reads more slowly than the response is written. Nothing should be written until `onDrained`. */
   onBlocked(): void;
   onDrained(): void;
 }
@@ -22,17 +22,17 @@ export interface AnswerListener {
 export type Fields = readonly string[];
 
 /**
- * Answer to one request. A whole answer is sent with one write, and so is everything that is added to a stream in one turn of
- * the event loop. The result tells whether the end was handed over while the client was still connected. An answer that ends
- * early never looks complete to the client. A client that stops reading is disconnected after some time. Without a client,
- * all methods do nothing.
+ * Response to one request. A whole response is sent with one write, and so is everything that is added to a stream in one
+ * turn of the event loop. `whole` and `end` resolve to whether the last byte was handed over while the client was connected.
+ * A response that ends early never looks complete to the client. A client that stops reading is disconnected after some time.
+ * Once the client has disconnected, all methods do nothing.
  */
 export interface ClientAnswer {
-  /** Whether the connection was lost before the answer ended. */
+  /** Whether the connection was lost before the response ended. */
   readonly isGone: boolean;
-  /** Time at which the answer began, in monotonic ms. Undefined before that. */
+  /** Time at which the response began, in monotonic ms. Undefined before that. */
   readonly startedMs: number | undefined;
-  /** Sends a whole answer, without its body if the method is HEAD. Does nothing if one has begun. Resolves like `end`. */
+  /** Sends a whole response, but no body for HEAD. Does nothing if a response has begun. Resolves like `end`. */
   whole(
     status: number,
     type: string | undefined,
@@ -44,17 +44,17 @@ export interface ClientAnswer {
   write(text: string): void;
   /** Ends a stream as complete. Resolves to whether the kernel accepted the last byte while the client was connected. */
   end(): Promise<boolean>;
-  /** Ends the answer early. Sends what has been written and destroys the connection, so that the body has no proper end. */
+  /** Ends the response early. Sends what has been written, then destroys the connection, so the body looks incomplete. */
   destroy(): void;
   listen(listener: AnswerListener | undefined): void;
-  /** Adds a header field to whatever answer this request gets, unless the answer sets the field itself. */
+  /** Adds a header field to any response to this request, unless the response sets the field itself. */
   setField(name: string, value: string): void;
 }
 
-/** Operations of the connection that an exchange uses. */
+/** Connection operations that an exchange uses. */
 export interface ExchangeConnection {
   readonly peer: string | undefined;
-  /** Whether the connection closes after the next answer. */
+  /** Whether the connection closes after the next response. */
   readonly isEnding: boolean;
   readonly keepAliveSeconds: number;
   /** Stops reading until `resumeReading` is called. */
@@ -62,7 +62,7 @@ export interface ExchangeConnection {
   resumeReading(): void;
   /** Writes to the client. Returns false if the client reads too slowly. */
   write(bytes: string): boolean;
-  /** Writes the end of an answer. Calls `onHanded` on the exchange later, unless the connection is lost. */
+  /** Writes the end of a response. Calls `onHanded` on the exchange later, unless the connection is lost. */
   writeLast(head: string, body: Uint8Array | undefined): void;
   /** Destroys the connection when the bytes written so far have been sent. */
   destroySoon(): void;
@@ -83,7 +83,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   #isGone = false;
   #listener: AnswerListener | undefined;
   #resolveEnd: ((delivered: boolean) => void) | undefined;
-  /** Header fields for every answer: names and values in turn. */
+  /** Header fields for every response: names and values in turn. */
   #fields: string[] | undefined;
   #isLast: boolean;
   #startedMs: number | undefined;
@@ -101,7 +101,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#isLast = head.isLast || head.fault !== undefined;
   }
 
-  /** Sentence that says why the head is not unambiguous HTTP. Undefined if it is. */
+  /** Sentence that explains why the head is ambiguous or invalid HTTP, or undefined if it is neither. */
   get fault(): string | undefined {
     return this.head.fault === undefined ? undefined : httpFault(this.head);
   }
@@ -122,7 +122,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#isWhole;
   }
 
-  /** Begins to read the body. Sends `100 Continue` if the client waits for that. */
+  /** Begins to read the body. Sends `100 Continue` if the client is waiting for it. */
   body(sink: BodySink): BodyFlow {
     this.#sink = sink;
     if (this.head.expectsContinue && !this.#isWhole && this.#early === undefined)
@@ -183,7 +183,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#gone.signal;
   }
 
-  /** Whether the connection closes after this answer. */
+  /** Whether the connection closes after this response. */
   get isLast(): boolean {
     return this.#isLast || this.#connection.isEnding;
   }
@@ -202,12 +202,12 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#isGone || this.#cut !== undefined;
   }
 
-  /** Refusal with which the gateway itself ended the request. Undefined if it did not. */
+  /** Refusal with which the gateway itself ended the request, or undefined if it did not end the request. */
   get cut(): Refusal | undefined {
     return this.#cut;
   }
 
-  /** Ends the request as if the client had disconnected. If no answer has begun, `handle` then sends the refusal. */
+  /** Ends the request as if the client had disconnected. If no response has begun, `handle` then sends the refusal. */
   cutOff(refusal: Refusal): void {
     if (this.#isGone || this.#ended) return;
     this.#cut = refusal;
@@ -287,7 +287,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     if (!this.#isGone && !this.#ended) this.#listener?.onDrained();
   }
 
-  /** Called when the kernel has accepted the last byte of the answer. */
+  /** Called when the kernel has accepted the last byte of the response. */
   onHanded(): void {
     this.#settleEnd(true);
   }

@@ -1,7 +1,7 @@
 /**
- * Reasons for which an HTTP message is rejected. Each text names the rule that the message breaks, or that this reader
- * applies more strictly. Input that RFC 9112 lets a reader accept or reject is rejected, because two readers on the same path
- * may understand it differently.
+ * Reasons for rejecting an HTTP message. Each text names the rule that the message breaks, or that this reader applies more
+ * strictly than the standard. Input that RFC 9112 allows a reader to accept or reject is rejected, because two readers on the
+ * same path may understand it differently.
  */
 export const faults = {
   method: 'RFC 9112, 3.1: an unknown method, or a request line that does not begin with a method',

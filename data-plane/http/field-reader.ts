@@ -1,6 +1,6 @@
 /**
- * Reads the lines of a head or of trailers. The bytes may be split anywhere, but the result never depends on where, because
- * each byte is judged only by those before it. A line that is not complete yet is kept, and read again with the next bytes.
+ * Reads the lines of a head or of trailers. The bytes may be split anywhere without changing the result, because each byte is
+ * judged only by the bytes before it. An incomplete line is kept, and read again together with the next bytes.
  */
 import {
   carriageReturn,
@@ -21,7 +21,7 @@ export const broken = -2;
 
 const headEnd = Buffer.from('\r\n\r\n');
 
-/** Fields in which a tab next to the value is a fault. Some readers skip it like a space, and others reject the message. */
+/** Fields in which a tab next to the value is a fault. Some readers skip such a tab; others reject the message. */
 const tabFaults: ReadonlyMap<string, FaultName> = new Map([
   ['content-length', 'length'],
   ['transfer-encoding', 'coding'],
@@ -50,7 +50,7 @@ export abstract class FieldReader {
   /** Reads the first line. Returns the index of the line after it. */
   protected abstract startLine(text: string, at: number): number;
 
-  /** Reads lines. Returns the index after the last one, or `incomplete` if more bytes are needed, or `broken`. */
+  /** Reads lines. Returns the index after the last one, `incomplete` if more bytes are needed, or `broken`. */
   read(piece: Buffer, from: number): number {
     let at = from;
     while (at < piece.length) {
@@ -122,7 +122,7 @@ export abstract class FieldReader {
     return next;
   }
 
-  /** Reads a line in which no colon follows the name. It must be the empty line; any other is invalid. */
+  /** Reads a line in which no colon follows the name. Only the empty line is valid. */
   #noField(text: string, at: number, nameEnd: number): number {
     const code = text.charCodeAt(nameEnd);
     if (code === lineFeed) return this.breakOff('bare line feed');
@@ -134,7 +134,7 @@ export abstract class FieldReader {
     return next;
   }
 
-  /** Reads the byte after a value, at `at`. It must be the end of the line; any other byte is invalid. */
+  /** Reads the byte at `at`, which follows a value. Only the end of the line is valid. */
   protected valueEnd(text: string, at: number): number {
     const code = text.charCodeAt(at);
     if (code === carriageReturn) return this.lineEnd(text, at);

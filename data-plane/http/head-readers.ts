@@ -1,4 +1,4 @@
-/** Parses the heads of requests and answers, beginning with the first line. */
+/** Parses the heads of requests and responses, beginning with the first line. */
 import { METHODS } from 'node:http';
 import { carriageReturn, lineFeed, space, spanLength, token, value, visible } from './characters.ts';
 import { broken, FieldReader, incomplete, matchVersion } from './field-reader.ts';
@@ -16,7 +16,7 @@ export abstract class HeadReader<Head extends MessageHead> extends FieldReader {
 
   protected abstract makeHead(): Head;
 
-  /** Reads the HTTP version at `at`, and returns the index of the byte that follows. There must be one. */
+  /** Reads the HTTP version at `at` and returns the index after it, or `incomplete` if no further byte has arrived. */
   protected readVersion(text: string, at: number): number {
     const end = matchVersion(text, at);
     if (end === broken) return this.breakOff('version');
@@ -83,7 +83,7 @@ export class AnswerHeadReader extends HeadReader<ParsedAnswer> {
     return end === text.length ? incomplete : this.valueEnd(text, end);
   }
 
-  /** Reads the status of an answer: three digits between two spaces. */
+  /** Reads the status of a response: three digits between two spaces. */
   #readStatus(text: string, at: number): number {
     const end = at + 4;
     for (let i = at; i <= end; i++) {

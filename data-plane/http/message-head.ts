@@ -1,4 +1,4 @@
-/** Heads of requests and answers, and what they declare about the body. An ambiguous head is a fault. */
+/** Heads of requests and responses, including how each declares its body. An ambiguous head is a fault. */
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FaultName } from './faults.ts';
 import { toHeaderObject } from './header-object.ts';
@@ -10,7 +10,7 @@ export interface MessageHead {
   readonly framing: BodyFraming;
   /** Length in bytes of a body whose length is declared. */
   readonly bodyBytes: number;
-  /** Whether the connection closes after this message, or after its answer. */
+  /** Whether the connection closes after this message, or after the response if the message is a request. */
   readonly isLast: boolean;
   /** Reason why the message must be rejected, although its head could be parsed. */
   readonly fault: FaultName | undefined;
@@ -77,7 +77,7 @@ class FramingFields {
 const framingLengths = new Set([4, 6, 10, 14, 17]);
 
 const closing = /(?:^|,)[\t ]*close[\t ]*(?:,|$)/i;
-/** Matches a number below 2^53. Leading zeros are not allowed, because some readers take such a number for octal. */
+/** Matches a number below 2^53. Leading zeros are not allowed, because some readers take them to mean octal. */
 const plainNumber = /^(?:0|[1-9]\d{0,14})$/;
 
 export class ParsedRequest implements MessageHead {
@@ -137,7 +137,7 @@ export class ParsedAnswer implements MessageHead {
     this.fault = status === 101 ? 'upgrade' : endsEarly ? 'early answer' : framing.findFault(version);
   }
 
-  /** Whether this is an interim response (1xx), which an answer must follow. */
+  /** Whether this is an interim response (1xx), which must be followed by a final response. */
   get isInterim(): boolean {
     return this.status < 200;
   }

@@ -1,6 +1,6 @@
 /**
- * Reads HTTP messages from the bytes of a connection, which may be split anywhere, until the first fault. All body bytes from
- * one call are delivered to the sink as one piece. For that, the data of chunks is moved together within the caller's buffer.
+ * Reads HTTP messages from a connection's bytes, which may be split anywhere, until the first fault. All body bytes from one
+ * call are delivered to the sink as one piece, so the data of several chunks is moved together within the caller's buffer.
  */
 import { carriageReturn, equals, isClass, lineFeed, semicolon, token } from './characters.ts';
 import type { FaultName } from './faults.ts';
@@ -14,7 +14,7 @@ export interface MessageSink<Head> {
   /** Called with a part of a body. The piece refers to the caller's buffer. */
   onPiece(piece: Buffer): void;
   onEnd(): void;
-  /** Called for a fault, after which nothing else is called. `unseen` is the faulty head, if its lines could be parsed. */
+  /** Called for a fault. No other call follows. `unseen` is the faulty head, if its lines could be parsed. */
   onFault(fault: FaultName, unseen: Head | undefined): void;
 }
 
@@ -36,7 +36,7 @@ export class MessageReader<Head extends MessageHead> {
   readonly #headBytesMax: number;
   #trailers: TrailerReader | undefined;
   #state: ReaderState = 'head';
-  /** Number of bytes left of a body or chunk. While a chunk size is being read, the size so far. */
+  /** Number of remaining bytes of a body or chunk. While a chunk size is being read, the value read so far. */
   #left = 0;
   #digits = 0;
   #extensionBytes = 0;
@@ -57,12 +57,12 @@ export class MessageReader<Head extends MessageHead> {
     return this.#state;
   }
 
-  /** Whether the reader is between two messages, because nothing was read yet or the last message is complete. */
+  /** Whether the reader is between two messages, because nothing has been read yet or the last message is complete. */
   get isBetween(): boolean {
     return this.#state === 'ended' || (this.#state === 'head' && !this.#heads.hasBegun);
   }
 
-  /** Reads until a message ends or the bytes do. Returns the number of bytes used. Call it again with the rest. */
+  /** Reads until the message or the bytes end. Returns the number of bytes used. Call again with the rest. */
   read(bytes: Buffer): number {
     let at = 0;
     this.#from = 0;

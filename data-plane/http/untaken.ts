@@ -3,13 +3,13 @@ import type { Socket } from 'node:net';
 
 interface WritingSocket extends Socket {
   readonly _handle?: { readonly bytesWritten: number; readonly writeQueueSize: number } | null;
-  /** Socket that TLS uses. The system reports accepted bytes only for this one. */
+  /** Socket underneath a TLS socket. The system reports accepted bytes only for this inner socket. */
   readonly _parent?: WritingSocket | null;
 }
 
 /**
- * Watches a connection, and destroys it if the client accepts nothing for `ms`, or for twice as long at most. Clear the
- * interval to stop. The socket's own time-out cannot be used, because each byte from the client restarts it, even if the
+ * Watches a connection, and destroys it once the client has accepted nothing for a time between `ms` and twice `ms`. Clear
+ * the interval to stop. The socket's own time-out cannot be used, because each byte from the client restarts it, even if the
  * client reads nothing.
  */
 export function destroyStalledWriter(socket: Socket, ms: number): NodeJS.Timeout {
@@ -25,7 +25,7 @@ export function destroyStalledWriter(socket: Socket, ms: number): NodeJS.Timeout
   return watch.unref();
 }
 
-/** Number of written bytes that the system has accepted. Only the handle knows it while a write is pending. */
+/** Number of written bytes that the system has accepted. While a write is pending, only the handle knows this number. */
 function acceptedBytes({ _handle }: WritingSocket): number {
   return _handle ? _handle.bytesWritten - _handle.writeQueueSize : 0;
 }

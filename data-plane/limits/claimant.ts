@@ -1,5 +1,5 @@
 /**
- * A gateway process's part in the exchange of limits. Admits requests against the claims that the log has granted, decides
+ * One gateway process's part in the exchange of limits. Admits requests against the claims that the log has granted, decides
  * what to claim and when to publish, and reports which other processes have ended. Uses neither a log nor a clock: `nowMs` is
  * monotonic, and `wallMs` is in ms since 1970.
  */
@@ -19,11 +19,11 @@ import { cutOffMs, StandingShare } from './standing-share.ts';
 
 /** Longest time in ms between two records. Changes are batched until then, because each record is costly to read. */
 const quietMsMax = 1000;
-/** Silence in ms after which another process loses its hold on all room, which it no longer uses by then (`cutOffMs`). */
+/** Silence in ms after which another process no longer holds all room. It has stopped using it by then (`cutOffMs`). */
 const silentMs = 2500;
 /** Silence in ms after which another process counts as ended, so that its requests in flight no longer count. */
 const endedMs = 10_000;
-/** Time in ms without reading back its own records after which a process takes a new id, before others end the old one. */
+/** Time in ms without reading back its own records after which a process takes a new id, before others end the old id. */
 const renewMs = 8000;
 /** A process that paused for longer than `pauseMs` has `resumeMs` to read the log before it counts as cut off. */
 const pauseMs = 1000;
@@ -54,7 +54,7 @@ export class Claimant {
   /** Number of the last record in which this process gave up its hold on all room. */
   #yieldedN = 0;
   #live: number;
-  /** The process that used this data folder before, until the log knows that it has ended. */
+  /** The process that used this data folder before, until the log shows that it has ended. */
   #ended: LastSeen[] = [];
   readonly #farewells = new Farewells();
   #isUrgent = false;
@@ -93,12 +93,12 @@ export class Claimant {
     return this.#waiters.size > 0;
   }
 
-  /** Whether a waiting request may have room now, so that `settle` must be called. */
+  /** Whether a waiting request may have room now, in which case `settle` must be called. */
   get mayRelease(): boolean {
     return this.#waiters.mayFit && this.isAwaited;
   }
 
-  /** Whether a record must be sent soon: a request waits here, or another gateway lacks room that is not needed here. */
+  /** Whether to send a record soon: a request waits here, or another gateway lacks room that is not needed here. */
   get isUrgent(): boolean {
     return this.#isUrgent;
   }
@@ -112,13 +112,13 @@ export class Claimant {
     return this.feedAgeMs(nowMs) > cutOffMs;
   }
 
-  /** Whether the claims in the log can decide requests. If not, this gateway must decide by its share alone. */
+  /** Whether the claims in the log can decide requests. If not, this gateway may only use its own share. */
   isReady(nowMs: number): boolean {
     if (this.isCutOff(nowMs)) return false;
     return this.#fold.alone === this.#process || (this.#fold.alone === undefined && this.#fold.live > 1);
   }
 
-  /** Whether this process holds all room, as far as the log has been read. It can do so only while no other one is live. */
+  /** Whether this process holds all room, as far as the log has been read. Impossible while another process is live. */
   get isAlone(): boolean {
     return this.#fold.alone === this.#process && this.#yieldedN <= this.#readN;
   }
@@ -127,7 +127,7 @@ export class Claimant {
     return this.#own.get(limitKey(limit))?.used ?? 0;
   }
 
-  /** Weight of the requests waiting for the limit. */
+  /** Total weight of the requests that are waiting for the limit. */
   waitingFor(limit: Limit): number {
     return this.#own.get(limitKey(limit))?.waiting ?? 0;
   }
@@ -142,7 +142,7 @@ export class Claimant {
     const granted = Math.min(claim, smallest);
     if (this.isCutOff(nowMs)) {
       const share = Math.max(1, Math.floor(limit.limit / this.#live));
-      // A claim granted for a minute stays valid. A claim in flight ends once other processes consider this one ended.
+      // A claim granted for a minute stays valid. Claims in flight end once other processes consider this one ended.
       const mayHaveEnded = limit.window === inFlightWindow && this.feedAgeMs(nowMs) > renewMs;
       return mayHaveEnded ? share : Math.max(granted, share);
     }
@@ -155,7 +155,7 @@ export class Claimant {
     return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
   }
 
-  /** Whether a first request may start before its claim is granted: without standing shares, if all gateways could. */
+  /** Whether a first request may start without a granted claim: no standing shares, and room for one in every gateway. */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
     const row = this.#fold.row(limit);
@@ -176,13 +176,13 @@ export class Claimant {
   }
 
   /**
-   * Lets a request wait, because the log may grant it room. It waits until `untilMs`, or longer as `expire` explains. `done`
-   * receives whether to decide the request again. Returns undefined if waiting cannot help.
+   * Makes a request wait, because the log may grant it room. It waits until `untilMs`, or longer as described at `expire`.
+   * `done` receives whether to decide the request again. Returns undefined if waiting cannot help.
    */
   wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
     if (this.isAlone || (this.isCutOff(nowMs) && !this.#hasResumed(nowMs))) return undefined;
     const isLeft = this.isLeft(limit, weight + this.waitingFor(limit), nowMs);
-    // Remember the refusal, because other processes give up room that they do not need.
+    // Record the refusal, so that other processes give up room that they do not need.
     if (!isLeft) return this.#ownOf(limit).noteRefusal(nowMs);
     this.#isUrgent = true;
     return this.#waiters.add({ own: this.#ownOf(limit), weight, sinceMs: nowMs, untilMs, done });
@@ -193,8 +193,8 @@ export class Claimant {
   }
 
   /**
-   * Ends the waits whose time is over. A request whose claim has not been answered keeps waiting until this process counts as
-   * cut off, and then decides by its share, so that a slow log never causes a refusal.
+   * Ends the waiting of requests whose time is up. A request whose claim has not been answered keeps waiting until this
+   * process counts as cut off. Then the process's own share decides, so that a slow log never causes a refusal.
    */
   expire(nowMs: number): void {
     this.#notePause(nowMs);
@@ -213,7 +213,7 @@ export class Claimant {
     return nowMs - this.#tickMs > pauseMs || nowMs - this.#resumedMs <= resumeMs;
   }
 
-  /** Whether the limit has room for `weight` besides the use here and what others hold, as far as the log has been read. */
+  /** Whether there is room for `weight` after the use here and what others hold, as far as the log has been read. */
   isLeft(limit: Limit, weight: number, nowMs: number): boolean {
     return this.used(limit) + weight <= limit.limit - this.#fold.keptByOthers(this.#process, limit, nowMs);
   }
@@ -230,7 +230,7 @@ export class Claimant {
     return true;
   }
 
-  /** Starts again with an empty fold, after the log was replaced or lost its end. Gateways then publish their use again. */
+  /** Starts again with an empty fold after the log was replaced or lost its end. Gateways then publish their use again. */
   restart(): void {
     this.#fold = new ClaimsFold();
     // The new log does not know this process, so all its use counts under its next id.
@@ -265,7 +265,7 @@ export class Claimant {
     if (isAwaited) this.#waiters.mayFit = true;
   }
 
-  /** Starts to track a limit for which another process lacks room, so that this process can give up its standing share. */
+  /** Starts tracking a limit for which another process lacks room, so that this process can give up its standing share. */
   #lacking(entry: GaugeEntry): OwnLimit | undefined {
     const row = this.#fold.row(entry);
     if (row === undefined || row.short === 0 || this.#share.of(entry, row) === 0) return undefined;
@@ -284,7 +284,7 @@ export class Claimant {
     });
   }
 
-  /** Returns the records to publish now. With `urgent`, sends none unless a change cannot wait until the next tick. */
+  /** Returns the records to publish now. With `urgent`, returns none unless a change cannot wait until the next tick. */
   records(nowMs: number, wallMs: number, urgent = false): GaugeRecord[] {
     this.#isUrgent = false;
     this.#notePause(nowMs);
@@ -353,7 +353,7 @@ export class Claimant {
     return {
       ...rest,
       ended: [[this.#process, Number.MAX_SAFE_INTEGER], ...rest.ended],
-      // A claim for a minute outlives the process, so reduce it to the use. Entries left out end with their minute.
+      // A claim for a minute outlives the process, so reduce it to the amount used. Omitted entries end with their minute.
       entries: entries.slice(0, gaugeEntriesMax).map((entry) => ({ ...entry, claim: entry.used })),
     };
   }

@@ -1,5 +1,5 @@
 /**
- * File that keeps the limit exchange's state over a restart: the process id, so that the next process can end its claims in
+ * Keeps the limit exchange's state across restarts: the process id, so that the next process can end that process's claims in
  * flight, and the number of live gateways, which determines this gateway's share while the log is unreachable.
  */
 import { rename, rm, writeFile } from 'node:fs/promises';
@@ -22,7 +22,7 @@ export class ExchangeFile {
     this.#kept = this.#read();
   }
 
-  /** State that the previous process stored. If the file is missing or damaged, that process's claims only end later. */
+  /** State that the previous process stored. If the file is missing or damaged, that process's claims merely end later. */
   get kept(): ExchangeState | undefined {
     return this.#kept;
   }

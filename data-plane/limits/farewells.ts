@@ -10,7 +10,7 @@ import {
 } from '../../schemas/records/gauges.ts';
 import type { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 
-/** Maximum number of former ids kept. More can follow each other only without the log, and then other processes end them. */
+/** Maximum number of former ids kept. More occur only if the log is unreachable, and then other processes end them. */
 const idsMax = 4;
 
 export class Farewells {

@@ -72,7 +72,7 @@ export class GatewayCounters {
     return { changed, dropped, conflict };
   }
 
-  /** Plans to publish a counter that grew. For `limit`, see `PublishPlan`. */
+  /** Schedules the publication of a counter that has grown. For `limit`, see `PublishPlan`. */
   grown(key: string, tokens: number, nowMs: number, limit?: number | null): void {
     this.#plan.grown(key, tokens, nowMs, limit);
   }
@@ -87,7 +87,7 @@ export class GatewayCounters {
     return this.#records(this.#plan.takeAll(), nowMs);
   }
 
-  /** All that this folder has counted, under all its replica ids. Published at the start, hourly and after a conflict. */
+  /** Everything that this folder has counted, under all its replica ids. Published at start, hourly and after a conflict. */
   everything(nowMs: number): CounterRecord[] {
     const { ledger } = this.#options;
     this.#plan.takeAll();

@@ -32,9 +32,9 @@ const urgentMs = 10;
 const restMs = 40;
 /** Pause in ms between two reads while this process uses and holds nothing and other gateways are live. */
 const idleRestMs = 200;
-/** Age in ms of the oldest records that a start reads. Longer than a minute plus the usual difference between clocks. */
+/** Age in ms of the oldest records read at startup. Longer than a minute plus the usual difference between clocks. */
 const readBackMs = 70_000;
-/** Maximum number of unacknowledged records, and of reports. Further ones are dropped, so that memory stays bounded. */
+/** Maximum number of unacknowledged records, and of unacknowledged reports. Any more are dropped, to bound memory. */
 const appendingMax = 4;
 /** Pause in ms per node in a report. Reading reports from 50 gateways about a thousand nodes then takes 1 % of a core. */
 const reportPauseMs = 1;
@@ -74,7 +74,7 @@ export class LimitExchange {
   #nextReportMs = 0;
   readonly #clock = new LogClock();
   readonly #time = new ReadTime();
-  /** Leads of the log's clock and of period time over this process's clock, cached for one millisecond. */
+  /** Time by which the log's clock and the period clock are ahead of this process's clock, cached for one millisecond. */
   #ahead = { atMs: Number.NaN, ms: 0, periodsMs: 0 };
 
   constructor(options: LimitExchangeOptions) {
@@ -185,7 +185,7 @@ export class LimitExchange {
     this.#tick = undefined;
     clearTimeout(this.#urgent);
     clearImmediate(this.#settling);
-    // End all waits, because no further tick will come.
+    // Release all waiting requests, because no further tick will come.
     this.#claimant.expire(Number.POSITIVE_INFINITY);
     await within(this.#append(this.#encode(this.#claimant.goodbye(performance.now()))), goodbyeTimeoutMs);
     this.#closing.abort();
@@ -219,22 +219,22 @@ export class LimitExchange {
     const report = decodePlacements(value);
     if (report === undefined) this.#ignored.add('malformed');
     if (report === undefined || report.process === this.#claimant.process) return;
-    // Before a record of its own is read back, this process may be reading old reports, whose loads no longer hold.
+    // Until it has read back one of its own records, this process may be reading old reports with outdated loads.
     const isPast = this.#claimant.isCutOff(nowMs);
     this.#options.placements?.receive(isPast ? { ...report, loads: [] } : report);
   }
 
-  /** Lead of the log's clock over this process's clock in ms. 0 if they agree well enough to assign requests to minutes. */
+  /** Lead in ms of the log's clock over this process's clock. 0 if they agree well enough to assign requests to minutes. */
   get clockAheadMs(): number {
     return this.#aheadNow().ms;
   }
 
-  /** Lead of the clock that counts periods over this process's clock, in ms. */
+  /** Lead in ms of the clock that counts periods over this process's clock. */
   get periodsAheadMs(): number {
     return this.#aheadNow().periodsMs;
   }
 
-  /** Lead of the log's clock over the clock that counts periods, in ms. 0 unless the clock of a log server is wrong. */
+  /** Lead in ms of the log's clock over the clock that counts periods. 0 unless a log server's clock is wrong. */
   get leapMs(): number {
     const leapMs = this.clockAheadMs - this.periodsAheadMs;
     return Math.abs(leapMs) > clockOffMs ? leapMs : 0;
@@ -266,7 +266,7 @@ export class LimitExchange {
     });
   }
 
-  /** Plans to settle in the next turn of the event loop, when the requests released before have been decided. */
+  /** Schedules `settle` for the next turn of the event loop, when the requests released before have been decided. */
   #planSettle(): void {
     if (this.#settling !== undefined || !this.#claimant.mayRelease) return;
     this.#settling = setImmediate(() => {

@@ -17,7 +17,7 @@ export class LogClock {
   /** Wall clock minus monotonic clock, in ms. */
   #wallAheadMs: number | undefined;
 
-  /** Lead of the log's clock over this process's clock in ms. 0 if they agree well enough to assign requests to minutes. */
+  /** Lead in ms of the log's clock over this process's clock. 0 if they agree well enough to assign requests to minutes. */
   aheadMs(nowMs: number, ownMs: number): number {
     const wallAheadMs = ownMs - nowMs;
     const movedMs = wallAheadMs - (this.#wallAheadMs ?? wallAheadMs);
@@ -38,7 +38,7 @@ export class LogClock {
     this.#sentMs.set(`${process} ${n}`, ownMs);
   }
 
-  /** Takes the time at which the log stored this process's record. Ignores records sent before the clock was changed. */
+  /** Records the time at which the log stored this process's record. Ignores records sent before the clock was changed. */
   readBack(process: string, n: number, loggedMs: number | undefined): void {
     const key = `${process} ${n}`;
     const sentMs = this.#sentMs.get(key);

@@ -1,6 +1,6 @@
 /**
- * View that one process has of one limit: the weight admitted, the weight waiting, and the claims sent last. Times are
- * monotonic, in ms.
+ * One process's view of one limit: the weight admitted, the weight waiting, and the claims sent last. Times are monotonic, in
+ * ms.
  */
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 import type { Cell, LimitName, LimitRow } from '../../shared/limits/claims-rows.ts';
@@ -162,7 +162,7 @@ export class OwnLimit {
     return this.used !== used || wanted > claim || (wanted < claim && ageMs >= givenUpMs) || gives !== yields;
   }
 
-  /** Whether to give up the standing share: while and shortly after another process lacks room, unless this one does too. */
+  /** Whether to give up the standing share because another process lacks room, or recently did, and this one does not. */
   yields({ share, isContended }: OwnState, nowMs: number): boolean {
     if (isContended) this.#contendedMs = nowMs;
     const isLacking = this.window === inFlightWindow && nowMs - this.#refusedMs < lackingMs;
@@ -192,7 +192,7 @@ export class OwnLimit {
   /** Creates the entry for record number `n`, which is about to be sent. */
   entry(n: number, claim: number, yields: boolean, nowMs: number): GaugeEntry {
     const { subject, window, limit, used } = this;
-    // After it was given up, the share can be used again only once the shares of all processes fit into the limit.
+    // Once given up, the share can be used again only when the shares of all processes fit into the limit.
     if (yields) this.level = 0;
     this.#last = { n, used, claim, yields, atMs: nowMs };
     this.#outstanding.push({ n, claim, yields });

@@ -62,7 +62,7 @@ export class RoomQueue {
     }
   }
 
-  /** Ends every wait that `isOver` selects. The callers then decide these requests once more. */
+  /** Releases every waiter that `isOver` selects. The callers then decide those requests once more. */
   expire(isOver: (waiter: Waiter) => boolean): void {
     for (const waiter of [...this.#waiters]) if (isOver(waiter)) this.#end(waiter, true);
   }

@@ -1,6 +1,6 @@
 /**
- * Standing shares of one process. A standing share is the part of a limit that a process may use without asking, once every
- * process that is not cut off knows that it is a member. The class reads no clock: `wallMs` is in ms since 1970.
+ * Standing shares of one process. A standing share is the part of a limit that a process may use without a claim, once every
+ * process that is not cut off knows of its membership. The class reads no clock: `wallMs` is in ms since 1970.
  */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
 import { type ClaimsFold, clockOffMs } from '../../shared/limits/claims-fold.ts';
@@ -11,13 +11,13 @@ import type { OwnLimit } from './own-limit.ts';
 export const cutOffMs = 2000;
 /** Delay in ms between a process's first record and the first minute in which the process is a member. */
 const joinMs = 5000;
-/** Time in ms before a process becomes a member by which its record must be read back. Others then know it or are cut off. */
+/** Time in ms before membership by which a process must read back its record. Others then know it or are cut off. */
 const knownMs = cutOffMs + 1000;
 
 export class StandingShare {
   readonly #fold: ClaimsFold;
   readonly #process: string;
-  /** Time from which this process says it is a member, in ms since 1970. */
+  /** Time from which this process is a member according to its own records, in ms since 1970. */
   #from = 0;
   /** Number of the first record that stated `#from`, or 0 if no record has. */
   #fromN = 0;
@@ -49,7 +49,7 @@ export class StandingShare {
     if (isAsked && wallMs <= this.#from - knownMs) this.#isKnown = true;
   }
 
-  /** This process's share of the limit by the log. 0 if the process is not a member or the share is less than one. */
+  /** This process's share of the limit according to the log. 0 if the process is not a member or the share is below one. */
   of({ window, limit }: Limit, row: LimitRow | undefined): number {
     return this.#fold.has(this.#process, window) ? this.#fold.rows.standingShare(window, limit, row) : 0;
   }

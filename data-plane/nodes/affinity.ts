@@ -20,7 +20,7 @@ import type { NodeLoad } from './load.ts';
 import { ManyCandidates } from './many-candidates.ts';
 import { PrefixTable } from './prefix-table.ts';
 
-/** Reason for choosing a node: it has `seen` the prompt's prefix, is a `home` of it, or all homes were too busy (`spill`). */
+/** Reason for choosing a node: it has `seen` the prefix, it is a `home` of the prefix, or all homes were busy (`spill`). */
 export type ChosenBy = 'seen' | 'home' | 'spill';
 
 export interface AffinityRequest {
@@ -53,7 +53,7 @@ interface Candidate {
 /** Counts the requests for one model in one place. */
 interface Group {
   requests: number;
-  /** Average number of requests in flight per candidate, when it was computed (ms), and the number of requests since. */
+  /** Average number of requests in flight per candidate, the time of that figure (ms), and the number of requests since. */
   mean: number;
   meanMs: number;
   meanRequests: number;
@@ -81,11 +81,11 @@ const inFlightAlways = 2;
 const newFactor = 1.2;
 /** Load, relative to the average, from which a node gets no prompts, even if it has seen them. Moving them is costly. */
 const seenFactor = 3;
-/** Part of a node's load for which a prefix gets one more home. */
+/** Share of a node's load for which a prefix gets one more home. */
 const loadPerHome = 0.5;
 /**
- * Number of requests after which a request counts only half in the weight of its prefixes: a minimum, and a number per
- * candidate. With a lower number, a single request could look like most of a node's load.
+ * Half-life, in requests, of what a request adds to the weight of its prefixes: a minimum, and a number per candidate. If it
+ * were shorter, a single request could look like most of a node's load.
  */
 const weightHalfLife = { min: 256, perCandidate: 4 };
 /** Age in ms from which a prompt has probably been evicted from the engine's cache. */
@@ -134,7 +134,7 @@ export class Affinity {
     return this.#place(open, mean, this.#levels(open, group, mean, keyed), keyed);
   }
 
-  /** Chooses among many. Compares those selected by the first prefix that needs few homes, and the node last seen. */
+  /** Chooses among many candidates: the node last seen, and those selected by the first prefix that needs few homes. */
   #chooseAmongMany<Of extends Candidate>(
     candidates: readonly Of[],
     group: Group,
@@ -154,7 +154,7 @@ export class Affinity {
     return this.#place(open, mean, levels, keyed);
   }
 
-  /** Average load of many candidates. It is computed only now and then, because that takes longer than a choice. */
+  /** Average load of many candidates. Recomputed only occasionally, because that takes longer than choosing a node. */
   #meanLoad(candidates: readonly Candidate[], group: Group): number {
     const nowMs = this.#now();
     group.meanRequests += 1;
@@ -189,14 +189,14 @@ export class Affinity {
     };
     const taking = below(newFactor);
     const { at, node: last } = this.#lastSeen({ sharer, prefixes, seed });
-    // A prefix that still has several homes may be common. Its requests must spread, so the lower limit applies.
+    // A prefix that still has several homes may be common. Its requests must be spread, so the lower load limit applies.
     const seen = (at > (deciding?.at ?? -1) ? below(seenFactor) : taking).find(({ node }) => node === last);
     const chosen = seen ?? pickHome(taking.length > 0 ? taking : open, levels);
     const homes = deciding?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
     const key = combine(prefixes[prefixes.length - 1] ?? 0, seed);
     this.#remember([sharer, key, chosen.node]);
-    // Report the choice unless other gateways would make it too: the node that has seen the prompt, or its first home.
+    // Report the choice, unless other gateways would make it too: the node that has seen the prompt, or its first home.
     if (chosen.node !== (last ?? pickBest(open, levels[0]?.key ?? 0)?.node))
       this.#unreported.use(sharer, key).node = chosen.node;
     return chosen;
@@ -253,7 +253,7 @@ export class Affinity {
     return levels;
   }
 
-  /** Finds the longest prefix that a node received recently, and that node. */
+  /** Finds the longest prefix that a node received recently, and the node that received it. */
   #lastSeen({ sharer, prefixes, seed }: KeyedPrefixes): { readonly at: number; readonly node?: string } {
     const sinceMs = this.#now() - seenMs;
     for (let at = prefixes.length - 1; at >= 0; at -= 1) {

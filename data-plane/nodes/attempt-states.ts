@@ -54,7 +54,7 @@ export type EndState =
   | 'unreached'
   /** The attempt failed before the first byte for the client, who still waits for an answer. */
   | 'failed'
-  /** The attempt failed after the first byte for the client, so the client's connection is destroyed. */
+  /** A part of a body, or one event of a stream, has arrived. */
   | 'aborted-after-start'
   /** The attempt ended because of an error in this program. */
   | 'faulted';
@@ -71,7 +71,7 @@ export type AttemptEvent =
   | 'data'
   /** The body of a whole answer has ended. Any other body that ends here is a failure. */
   | 'end'
-  /** The node stopped early, was too slow or sent an invalid answer. Or the gateway lacked memory for the answer. */
+  /** The node stopped early, was too slow or sent an invalid response, or the gateway lacked memory for the response. */
   | 'failure'
   /** The first bytes of a stream are ready for the client: a good event or a keep-alive. */
   | 'first-event'
@@ -152,5 +152,5 @@ export const transitions = {
 
 export type AttemptState = keyof typeof transitions;
 
-/** All states that an event can lead to, whatever the state before. */
+/** All states that an event can lead to, whichever state comes before. */
 export type Next<Event extends AttemptEvent> = (typeof transitions)[AttemptState][Event];

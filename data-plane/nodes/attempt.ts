@@ -27,15 +27,15 @@ import {
 import type { NodePools } from './node-pools.ts';
 import type { RebuiltAnswer, WholeAnswer } from './whole-answer.ts';
 
-/** Limits on the time that a node may take and on what it may send. The pools have the time-out for connecting. */
+/** Limits on the time that a node may take and on what it may send. The connection pools set the time-out for connecting. */
 export interface AnswerBounds {
   /** Time-out for the first good event of a stream. */
   readonly firstEventMs: number;
-  /** Time-out for the next data event of a stream. Comments extend it, up to `firstEventMs`. */
+  /** Time-out for the next data event of a stream. Comments in the stream extend this time-out, up to `firstEventMs`. */
   readonly betweenEventsMs: number;
   /** Time after which a keep-alive is sent to the client if a stream has nothing else to send. */
   readonly keepAliveMs: number;
-  /** Time-out for the head of a whole answer (not a stream). The whole body then has the same time again. */
+  /** Time-out for the head of a whole answer (not a stream). The whole body then gets the same amount of time again. */
   readonly wholeAnswerMs: number;
   /** Time-out for the next part of a whole answer's body. */
   readonly betweenBytesMs: number;
@@ -169,7 +169,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
       this.#wholeByMs = pools.ticker.nowMs + bounds.wholeAnswerMs;
       this.#expectMore();
     } else if (status === 200 && this.#stream !== undefined && isEventStreamType(contentType)) {
-      // Keep the deadline for the first event, because a stream's head proves nothing.
+      // Keep the deadline for the first event, because the head of a stream does not show that the node is working.
       this.#step('stream-head');
       this.#writtenMs = pools.ticker.nowMs;
       pools.ticker.add(this);
@@ -236,12 +236,12 @@ export class Attempt implements CallReader, AnswerListener, Timed {
 
   onDrained(): void {
     if (this.#step('drained') === 'ignored') return;
-    // Start the deadline again. It may have passed while a slow client kept the node paused.
+    // Restart the deadline, which may have passed while a slow client kept the node paused.
     this.#expectEvent();
     this.#call.resume();
   }
 
-  /** Sends a keep-alive if one is due. Only once the node has begun to answer, because it also begins the client's answer. */
+  /** Sends a keep-alive if one is due and the node has begun to respond. A keep-alive also begins the client's response. */
   tick(nowMs: number): void {
     const stream = this.#stream;
     const isSilent = nowMs - this.#writtenMs >= this.#options.bounds.keepAliveMs;
@@ -262,7 +262,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     else this.onFailure(problem);
   }
 
-  /** Sets the deadline for the next part. The deadline for the whole body still applies, so a slow trickle also ends. */
+  /** Sets the deadline for the next part. The deadline for the whole body still applies, and stops a slow trickle. */
   #expectMore(): void {
     const { bounds, pools } = this.#options;
     const remainingMs = this.#wholeByMs - pools.ticker.nowMs;

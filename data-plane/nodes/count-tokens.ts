@@ -24,7 +24,7 @@ export interface CountWatch {
   readonly onUnreached?: () => void;
 }
 
-/** Lets a node count the tokens in a prompt. Undefined if it cannot. Memory for the node's answer is charged to `owner`. */
+/** Makes a node count the tokens in a prompt. Undefined if the node cannot. Memory for its response is charged to `owner`. */
 export type PromptCounter = (
   route: Route,
   asked: AskedRequest,
@@ -80,7 +80,7 @@ async function countBody(
   );
 }
 
-/** Sends the request. Returns the collected body, which the caller must release, or undefined if no usable answer came. */
+/** Sends the request. Returns the collected body, which the caller must release, or undefined if no usable response came. */
 function ask(
   pools: NodePools,
   request: NodeRequest,

@@ -142,7 +142,7 @@ async function search(means: ForwardMeans, request: ForwardRequest): Promise<For
     }
     remaining = remaining.filter((candidate) => candidate !== route);
   }
-  // Report that a node was unreachable, which may soon change, rather than that another does not support a field.
+  // Report that a node was unreachable, which may soon change, rather than that another node does not support a field.
   if (unreached === undefined && incompatible !== undefined) throw incompatible;
   throw request.onNodeFailure(unreached ?? 'no candidate');
 }

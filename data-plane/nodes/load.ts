@@ -1,8 +1,8 @@
 /**
  * Tracks how busy each node is, from this gateway's requests and other gateways' reports, and which nodes are ejected.
  * Ejected nodes are used only if all candidates are ejected. A node is ejected if no connection to it can be obtained, if
- * several requests in a row broke, or if it has answered none for a while. The last also counts requests that clients gave
- * up, because clients give up long before this gateway does.
+ * several requests in a row broke, or if it has not answered any request for a while. The last rule also counts requests that
+ * clients gave up, because clients give up long before this gateway does.
  *
  * Each ejection lasts twice as long as the one before, up to a limit, until a request succeeds. Clients' own faults and
  * well-formed errors do not count against a node, because the request may be the cause. A failure that either side may have
@@ -56,7 +56,7 @@ const ejectionMaxMs = 30_000;
 /** Number of requests, and time in ms, without an answer after which a node hangs. Requests far apart do not add up. */
 const unansweredMin = 3;
 const hangMs = 10_000;
-/** Longest time in ms after its last request for which a hanging node is listed, and the maximum number listed. */
+/** Longest time in ms for which a hanging node is listed after its last request, and the maximum number of listed nodes. */
 const reportedMs = 600_000;
 const reportedMax = 20;
 /** Number of idle nodes that are kept. If they came and went with every request, the map would be reallocated often. */
@@ -74,7 +74,7 @@ export class NodeLoad {
   readonly #now: () => number;
   readonly #random: () => number;
   #nodesMax = idleNodesMax;
-  /** Time until which some node may be ejected. Later, no node needs to be examined. */
+  /** Time until which some node may be ejected. After that, no node needs to be examined. */
   #ejectedUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor({ now = () => performance.now(), random = Math.random }: NodeLoadOptions = {}) {
@@ -154,7 +154,7 @@ export class NodeLoad {
     return this.inFlight(other.node) < this.inFlight(one.node) ? other : one;
   }
 
-  /** Candidates to choose from. Of many, examines an even sample, and falls back to all if the whole sample is ejected. */
+  /** Candidates to choose from. If there are many, an even sample, unless all nodes in the sample are ejected. */
   #some<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
     const { length } = candidates;
     if (length <= 2 * sampleSize || this.#ejectedUntilMs <= this.#now()) return this.open(candidates);
@@ -191,7 +191,7 @@ export class NodeLoad {
     state.unanswered = 0;
   }
 
-  /** Names of up to 20 nodes that have not answered any of their requests for a while. */
+  /** Names of up to 20 nodes that have not answered any request for a while. */
   hanging(): string[] {
     const nowMs = this.#now();
     return [...this.#nodes]
@@ -258,7 +258,7 @@ function isHanging({ unanswered, unansweredSinceMs }: NodeState, nowMs: number):
   return unanswered >= unansweredMin && nowMs - unansweredSinceMs >= hangMs;
 }
 
-/** Whether this is the tenant's first suspect answer since the last reset. Remembers no more tenants than eject a node. */
+/** Whether this is the tenant's first suspect answer since the last reset. Keeps only as many tenants as eject a node. */
 function isNewSuspect(state: NodeState, owner: string): boolean {
   const { suspectOwners } = state;
   if (suspectOwners.length >= brokenInARowMax || suspectOwners.includes(owner)) return false;

@@ -1,6 +1,6 @@
 /**
- * Index of many candidate nodes, with which choosing among a thousand costs about as much as among ten. All gateways select
- * the same few candidates for a key and compare only those. The index is kept until one of the nodes changes.
+ * Index of many candidate nodes, which makes choosing among a thousand about as cheap as choosing among ten. All gateways
+ * select the same few candidates for a key and compare only those. The index is kept until one of the nodes changes.
  */
 import { combine, RollingHash } from '../surfaces/common/rolling-hash.ts';
 
@@ -14,7 +14,7 @@ const scoreSpan = 2 ** 53;
 
 /**
  * Divides candidates into buckets by the hash of their names. Rendezvous hashing, weighted by size, orders the buckets for
- * each key. When a node is lost, its own keys move, and about as many others in its bucket.
+ * each key. When a node is lost, its own keys move, and about as many other keys in its bucket.
  */
 export class ManyCandidates<Of extends NodeCandidate> {
   readonly list: readonly Of[];
@@ -33,7 +33,7 @@ export class ManyCandidates<Of extends NodeCandidate> {
     this.#buckets = buckets;
   }
 
-  /** Candidates for a key: the buckets that rank first, each with all its nodes, until there are at least `count` nodes. */
+  /** Candidates for a key: all nodes of the buckets that rank first, with enough buckets for at least `count` nodes. */
   takeFirst(key: number, count: number): readonly Of[] {
     const scores = this.#buckets.map((bucket, at) => ({
       bucket,
@@ -51,7 +51,7 @@ export class ManyCandidates<Of extends NodeCandidate> {
   }
 }
 
-/** Rank of a bucket for a key. With the logarithm, the chance to rank first is proportional to the weight. */
+/** Rank of a bucket for a key. The logarithm makes the chance of ranking first proportional to the weight. */
 function scoreBucket(weight: number, bucket: number, key: number): number {
   if (weight === 0) return Number.NEGATIVE_INFINITY;
   return -weight / Math.log((combine(bucket + 1, key) + 0.5) / scoreSpan);

@@ -12,7 +12,7 @@ import type { BodyPieces } from './body-pieces.ts';
 import type { NodePools, Upstream } from './node-pools.ts';
 import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
-/** Reason why a call failed. For `unreached` and `own`, no byte was sent. This process caused `own`. `lost` is the rest. */
+/** Reason why a call failed. For `unreached` and `own` (this process's fault), no byte was sent. `lost` is the rest. */
 export type CallFailureKind = 'unreached' | 'own' | 'timeout' | 'lost';
 
 /** Error of a failed call. Its message is for the log and contains no text from the node or the client. */
@@ -57,7 +57,7 @@ const interimAnswersMax = 8;
 /** Maximum number of bytes read after the answer is complete. */
 const restBytesMax = 64 * 1024;
 
-/** Number of parts and bytes of one answer that are read before other requests get a turn. */
+/** Number of parts and of bytes of one response that are read before other requests get a turn. */
 const turnPiecesMax = 512;
 const turnBytesMax = 64 * 1024;
 
@@ -66,7 +66,7 @@ export class NodeCall implements WireCall, Timed {
   readonly #ticker: Ticker;
   #reader: CallReader | undefined;
   #controller: WireController | undefined;
-  /** Request, as long as it may be sent a second time. Undefined after the second try or once an answer has begun. */
+  /** Request, kept while it may be sent a second time. Undefined after the second try or once a response has begun. */
   #request: WireRequest | undefined;
   #wires: Upstream['pool'] | undefined;
   #connectMs = 0;
@@ -88,7 +88,7 @@ export class NodeCall implements WireCall, Timed {
     this.#reader = reader;
   }
 
-  /** Sends the request. `setDeadline` must have been called before. Connecting has a shorter time-out of its own. */
+  /** Sends the request. Call `setDeadline` first. Connecting has its own, shorter time-out. */
   start(pools: NodePools, request: NodeRequest): void {
     const { url, path, body, accept, credential, traceparent, isLastOnConnection } = request;
     const { pool, pathPrefix } = pools.upstream(url);
@@ -129,7 +129,7 @@ export class NodeCall implements WireCall, Timed {
     this.#awaited = awaited;
   }
 
-  /** Pauses reading. Deadlines do not apply until it resumes, because the node does not cause the delay. */
+  /** Pauses reading. Deadlines do not apply until reading resumes, because the node does not cause the delay. */
   pause(): void {
     this.#paused = true;
     this.#controller?.pause();
@@ -148,7 +148,7 @@ export class NodeCall implements WireCall, Timed {
     this.#controller?.abort();
   }
 
-  /** Called when the answer is complete. Reads the rest of the body, so that the connection can be reused, and drops it. */
+  /** Called when the answer is complete. Reads and drops the rest of the body, so that the connection can be reused. */
   drain(): void {
     this.#reader = undefined;
     if (this.#over) return;
@@ -259,7 +259,7 @@ export class NodeCall implements WireCall, Timed {
     this.#ticker.delete(this);
   }
 
-  /** Converts an error of the socket. Keeps only its code, because the message may contain text from the node. */
+  /** Converts a socket error. Keeps only the error code, because the message may contain text from the node. */
   #explain(error: Error): Error {
     if (error instanceof WireFault) return new CallFailure(this.#sent ? 'lost' : 'unreached', error.message);
     const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;

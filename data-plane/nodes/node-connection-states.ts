@@ -41,7 +41,7 @@ export type NodeConnectionEvent =
   | 'end-last'
   /** An idle connection was given a request. */
   | 'taken'
-  /** The connection was lost, its answer cannot be read, or its call was aborted. */
+  /** The connection was lost, its response cannot be read, or its call was aborted. */
   | 'lost';
 
 type Row = Readonly<Partial<Record<NodeConnectionEvent, NodeConnectionState>>>;

@@ -21,7 +21,7 @@ export interface NodeConnectionOwner {
   readonly fields: string;
   readonly keepAliveMs: number;
   onOpened(): void;
-  /** Called when bytes have arrived. The owner must call `readUnread`, in this turn of the event loop or a later one. */
+  /** Called when bytes have arrived. The owner must call `readUnread` in the same turn of the event loop or a later one. */
   onUnread(connection: NodeConnection): void;
   /** Called when the connection has completed an answer and is idle. */
   onRest(connection: NodeConnection): void;
@@ -29,11 +29,11 @@ export interface NodeConnectionOwner {
 }
 
 const headBytesMax = 16 * 1024;
-/** Time in ms subtracted from the idle time that a node announces, because the node has begun to count it earlier. */
+/** Time in ms subtracted from the idle time that a node announces, because the node starts counting earlier. */
 const hintReserveMs = 2000;
 
 export class NodeConnection implements WireController, MessageSink<ParsedAnswer> {
-  /** Number of the owner's sweep at which the connection became idle. */
+  /** Number of the owner's sweep during which the connection became idle. */
   restedAt = 0;
   /** Longest time in ms that the connection may stay idle. */
   restMs: number;
@@ -45,7 +45,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
   /** Request that has not been written yet. */
   #request: WireRequest | undefined;
   #rest: BodyPieces | undefined;
-  /** Bytes from the node that have not been read yet, because their turn has not come. */
+  /** Bytes from the node that have not been read yet, because other nodes' bytes are read first. */
   #unread: Buffer | undefined;
   /** Whether the connection must close after the current request. */
   #isLast = false;
@@ -70,7 +70,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return this.#state;
   }
 
-  /** Sends the request. If the connection is not open yet, sends it when it is. */
+  /** Sends the request, as soon as the connection is open. */
   take(request: WireRequest, call: WireCall): void {
     this.#call = call;
     this.#request = request;
@@ -93,7 +93,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
 
   /** Receives the bytes of one read from the socket. */
   onBytes(bytes: Buffer): void {
-    // Check this now. A request that takes the connection later would receive these bytes as its answer.
+    // Check this now. Otherwise, a later request on this connection would receive these bytes as its response.
     if (this.#state === 'resting' || this.#state === 'opening') {
       this.#lose(strayBytes());
       return;
@@ -106,7 +106,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#unread = bytes;
     this.#owner.onUnread(this);
     if (this.#unread === undefined) return;
-    // Copy the bytes, because the next connection reads into the same buffer.
+    // Copy the bytes, because the next connection to read uses the same buffer.
     this.#unread = Buffer.from(bytes);
     this.#socket.pause();
   }
@@ -124,7 +124,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     try {
       this.#read(bytes);
     } catch (error) {
-      // Reading the answer has failed because of an error in this program. It must not stop the process.
+      // Reading the response failed because of an error in this program, which must not stop the process.
       this.#lose(error instanceof Error ? error : new Error(String(error)));
     }
   }
@@ -211,7 +211,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return head;
   }
 
-  /** Writes pieces of a large body until the connection accepts no more for now. */
+  /** Writes pieces of a large body until the connection accepts no more for the time being. */
   #pour(): void {
     const body = this.#rest;
     if (body === undefined) return;
@@ -245,7 +245,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#call = undefined;
     this.#isAnswered = false;
     this.#isPaused = false;
-    // If the request has not been sent completely, the node might take its end for the start of the next request.
+    // If the request was not sent completely, the node might take the remaining bytes for the start of the next request.
     if (this.#socket.writableLength > 0 || this.#unread !== undefined) this.#isLast = true;
     const state = this.#step(this.#isLast ? 'end-last' : 'end');
     if (state === 'resting') {
@@ -278,7 +278,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#owner.onClosed(this, this.#wasOpen);
   }
 
-  /** Ends the connection after the node has closed it or the network has lost it. */
+  /** Cleans up after the node has closed the connection or the network has dropped it. */
   #hangUp(error: Error): void {
     const call = this.#call;
     if (!this.#isUnanswered) this.#lose(error);
@@ -310,7 +310,7 @@ function strayBytes(): WireFault {
   return new WireFault('the node sent an unrequested answer');
 }
 
-/** Value of a header field, or an empty string if the answer has no such field or several. */
+/** Value of a header field, or an empty string if the response has no such field or more than one. */
 function readField({ rawHeaders }: ParsedAnswer, name: string): string {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {

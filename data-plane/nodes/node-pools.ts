@@ -30,15 +30,15 @@ export interface Upstream {
   usedMs: number;
 }
 
-/** Longest time in ms that a connection stays idle. Engines on uvicorn close it after 5 s; the gateway must do so first. */
+/** Longest time in ms that a connection stays idle. Engines on uvicorn close idle connections after 5 s. */
 const keepAliveMs = 4000;
-/** Maximum time in ms until a credential that was changed on disk takes effect. */
+/** Maximum time in ms until a credential that has changed on disk takes effect. */
 const credentialMs = 5000;
 
 export class NodePools {
   readonly ticker: Ticker;
   readonly connectMs: number;
-  /** Limits the total size of all buffered answers. Streams do not count. */
+  /** Limit on the total size of all buffered responses. Streams do not count. */
   readonly answerBytes = new BodyBudget();
   readonly #upstreams = new Map<string, Upstream>();
   readonly #credentials = new Map<string, { readonly value: string | undefined; readonly readMs: number }>();
@@ -85,7 +85,7 @@ export class NodePools {
     return value;
   }
 
-  /** Stops accepting requests. Those in flight may finish within `graceMs`. After that, their connections are destroyed. */
+  /** Stops accepting requests. Those in flight may finish within `graceMs`; after that, their connections are destroyed. */
   async close(graceMs = 0): Promise<void> {
     clearInterval(this.#sweeper);
     const pools = [...this.#upstreams.values()].map(({ pool }) => pool);

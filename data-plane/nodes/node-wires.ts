@@ -1,7 +1,7 @@
 /**
  * Pool of this gateway's connections to one node. Idle connections are reused, the most recent first, but not for bodies in
  * pieces, which cannot be sent twice. A connection stays idle for one turn of the event loop before it is reused, so that
- * stray bytes after an answer are not read as the next answer. It is closed before the node may close it.
+ * stray bytes after a response are not read as the next response. An idle connection is closed before the node may close it.
  */
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -18,15 +18,15 @@ export interface NodeWiresOptions {
 }
 
 const restingMax = 512;
-/** Number of sweeps over idle connections in the longest idle time. */
+/** Number of sweeps over idle connections during the longest idle time. */
 const looksInRest = 8;
 const probeAfterMs = 60_000;
 
 const readBytes = 64 * 1024;
-/** Buffer into which all connections read in turn. Must not fill its `ArrayBuffer`, or readers may take it over. */
+/** Buffer into which all connections read. Must not fill its `ArrayBuffer`, or readers may take over the memory. */
 const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
 
-/** Reads from connections, in turns that nodes share equally, so that no node can block the others. */
+/** Reads from connections in turns that all nodes share equally, so that no node can block the others. */
 const readWithinTurn = perProcess(() =>
   boundTurns<{ readonly connection: NodeConnection; readonly host: string }>(
     ({ connection }) => connection.readUnread(),

@@ -20,7 +20,7 @@ const examinedMax = 8;
 
 export class PrefixTable {
   readonly #entriesMax: number;
-  /** Entries by tenant and prefix. Both maps begin with what was used least recently. */
+  /** Entries by tenant and prefix. Both maps begin with the least recently used. */
   readonly #owners = new Map<string, Map<number, PrefixEntry>>();
   #size = 0;
 
@@ -50,7 +50,7 @@ export class PrefixTable {
     return all;
   }
 
-  /** Returns the entry and marks it as just used. Creates the entry if there is none. */
+  /** Returns the entry and marks it as just used. Creates the entry if necessary. */
   use(owner: string, prefix: number): PrefixEntry {
     let entries = this.#owners.get(owner);
     if (entries === undefined) entries = new Map();

@@ -28,12 +28,12 @@ export interface WireController {
 export interface WireCall {
   /** Called when the connection is ready. The request is sent when this method returns, unless it aborts the call. */
   onRequestStart(controller: WireController): void;
-  /** Called for the head of the answer, and for each interim response (1xx) before it. */
+  /** Called for the head of the response, and for each interim response (1xx) before it. */
   onResponseStart(status: number, contentType: string): void;
   /** Called with a part of the body. `chunk` is only valid until the method returns. */
   onResponseData(chunk: Buffer): void;
   onResponseEnd(): void;
-  /** Called if a reused connection closes before any byte of the answer. The node may never have received the request. */
+  /** Called if a reused connection closes before any byte of the response. The node may never have received the request. */
   onUnanswered(error: Error): void;
   onResponseError(error: Error): void;
 }
