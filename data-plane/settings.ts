@@ -35,7 +35,7 @@ export interface GatewaySettings {
   readonly insecureSnapshots?: boolean | undefined;
   /** Token that gateways and control planes share. It authenticates requests for snapshots and this gateway's reports. */
   readonly gatewayToken: string;
-  /** Fingerprints, public keys or PEM files. One of these signers must have begun the log. If empty, any log is accepted. */
+  /** Fingerprints, public keys or PEM files. One of these signers must have created the log. If empty, accepts any log. */
   readonly trustedSigners?: readonly string[] | undefined;
   readonly nodeCredentials?: CredentialSource;
   /** Whether requests to the pool contain `cache_salt`. False if the engines refuse it. */
@@ -43,7 +43,7 @@ export interface GatewaySettings {
   /** Time-out in ms for connecting to a node. */
   readonly connectMs: number;
   readonly forwarding: ForwardSettings;
-  /** Time in seconds between reporting not ready and closing the listeners. */
+  /** Time in seconds between reporting itself as not ready and closing the listeners. */
   readonly drainDelaySeconds: number;
   /** Time in seconds that requests in flight have to finish once the listeners are closed. */
   readonly drainTimeoutSeconds: number;

@@ -16,7 +16,7 @@ import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
 import { destroyStalledWriter } from './untaken.ts';
 
-/** Time-outs, mostly as numbers of checks. If the process stalls, that counts as one check, so no client is blamed. */
+/** Time-outs, mostly as numbers of checks. A stall of this process counts as one check, so that it ends no connection. */
 export interface ConnectionBounds {
   readonly headLooks: number;
   readonly requestLooks: number;

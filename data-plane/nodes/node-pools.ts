@@ -30,7 +30,7 @@ export interface Upstream {
   usedMs: number;
 }
 
-/** Longest time in ms that a connection stays idle. Engines on uvicorn close idle connections after 5 s. */
+/** Longest idle time of a connection in ms. Engines on uvicorn close idle ones after 5 s; the gateway must do so first. */
 const keepAliveMs = 4000;
 /** Maximum time in ms until a credential that has changed on disk takes effect. */
 const credentialMs = 5000;

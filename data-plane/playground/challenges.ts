@@ -17,7 +17,7 @@ const saltBytes = 16;
 const hexSchema = (bytes: number) => z.string().regex(new RegExp(`^[0-9a-f]{${bytes * 2}}$`));
 
 const challengeSchema = z.object({
-  // The members must stay in this order, because altcha-lib signs them in it.
+  // Keep the members in this order, because it is the order in which altcha-lib signs them.
   parameters: z.object({
     algorithm: z.literal('PBKDF2/SHA-256'),
     cost: z.literal(cost),
@@ -72,7 +72,7 @@ export class Challenges {
   }
 }
 
-/** Whether the solution is right. Derives a key, on a thread of libuv. */
+/** Whether the solution is right. Derives a key on a libuv thread. */
 export async function isSolved({ challenge, solution }: Solution): Promise<boolean> {
   const { nonce, salt } = challenge.parameters;
   const password = Buffer.alloc(saltBytes + 4);

@@ -1,6 +1,6 @@
 /**
- * Determines a client's address, and the network as which it is counted: an IPv4 address, or the first 64 bits of an IPv6
- * address, which is the least that a customer gets. An IPv4 address inside an IPv6 address counts as IPv4.
+ * Determines a client's address and the network under which the client is counted: an IPv4 address, or the first 64 bits of
+ * an IPv6 address, which is the smallest block that a customer gets. An IPv4 address inside an IPv6 address counts as IPv4.
  */
 import { type BlockList, isIP, isIPv4 } from 'node:net';
 import type { Exchange } from '../http/exchange.ts';
@@ -14,7 +14,7 @@ export function addressOf({ peer, head }: Exchange, proxies: BlockList): string 
   return clientAddress(peer, text, proxies);
 }
 
-/** Finds the client's address. Goes back through the forwarded addresses until one is not a trusted proxy. */
+/** Finds the client's address. Goes back through the forwarded addresses until one does not belong to a trusted proxy. */
 export function clientAddress(
   peer: string | undefined,
   forwardedFor: string | undefined,

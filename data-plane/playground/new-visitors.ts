@@ -12,7 +12,7 @@ const freePerHour = 3;
 export const newPerHourMax = 30;
 /** Maximum number of wrong solutions checked per network and hour, because each check costs CPU time. */
 const checkedPerHourMax = 60;
-/** Maximum number of networks counted per hour. Beyond it, every new visitor from another network needs a proof of work. */
+/** Maximum number of networks counted per hour. New visitors from any further network always need a proof of work. */
 const networksMax = 100_000;
 /** Number of solutions checked per second, for all counted networks and for all others. A check takes up to a millisecond. */
 const checksPerSecond = 100;
@@ -35,18 +35,18 @@ export type NewVisitor =
   | { readonly kind: 'allowed' }
   | { readonly kind: 'work'; readonly challenge: Challenge }
   | { readonly kind: 'refused'; readonly retryAfterSeconds: number }
-  /** All checks of this second, or the network's part of them, are used up. The solution stays valid for another try. */
+  /** All checks allowed in this second, or the network's share of them, are used up. The solution can be sent again. */
   | { readonly kind: 'busy'; readonly retryAfterSeconds: number };
 
 export class NewVisitors {
   readonly #challenges: Challenges;
   readonly #networks = new Map<string, HourOfNetwork>();
-  /** When each answered challenge expires, by nonce. Contains right and wrong answers, so that no challenge counts twice. */
+  /** Expiry time of each answered challenge, by nonce. Includes wrong answers, so that no challenge counts twice. */
   readonly #answered = new Map<string, number>();
   readonly #checks = new CallBudget(checksPerSecond);
   readonly #othersChecks = new CallBudget(othersChecksPerSecond);
   readonly #monotonicMs: () => number;
-  /** The last check. Checks run one after the other, so that the other processors stay free for requests. */
+  /** Promise of the last check. Checks run one after another, so that the other CPU cores stay free for requests. */
   #checking: Promise<unknown> = Promise.resolve();
   #hour = 0;
 
@@ -67,7 +67,7 @@ export class NewVisitors {
     if (counts === undefined || counts.made >= freePerHour) {
       const checked = await this.#check(from, solved, counts, nowMs);
       if (checked === 'busy') return { kind: 'busy', retryAfterSeconds: 1 };
-      // Other visitors from the network may have used up the hour while this solution was checked.
+      // Other visitors from the network may have used up its hourly number while this solution was checked.
       if (counts !== undefined && counts.made >= newPerHourMax) return this.admit(from, undefined, nowMs);
       if (checked === 'wrong') return { kind: 'work', challenge: this.#challenges.create(network, nowMs) };
     }

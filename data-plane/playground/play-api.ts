@@ -29,7 +29,7 @@ export interface PlayApiOptions {
   readonly gatewayToken: string;
   readonly proxies: BlockList;
   readonly isTls: boolean;
-  /** Address of the console, where people can sign in and see how a request was decided. */
+  /** URL of the console, where people can sign in and see how a request was decided. */
   readonly consoleUrl: string | undefined;
 }
 
@@ -76,10 +76,10 @@ export class PlayApi {
     await handle(this.#options.gateway, exchange, target, authenticate);
   }
 
-  /** Sends the state of the visitor whom the cookie names, or of a new one, who may first need a proof of work. */
+  /** Sends the state of the visitor that the cookie names, or of a new visitor, who may first need a proof of work. */
   async #visitor(exchange: Exchange): Promise<void> {
     const solved = await this.#readSolution(exchange);
-    // Read the clock only now, because the client decides how long sending the body takes.
+    // Read the clock only after the body has arrived, because the client decides how long sending it takes.
     const nowMs = this.#options.gateway.logNow();
     const known = this.#known(exchange, nowMs);
     if (known !== undefined) return this.#sendState(exchange, known, nowMs);

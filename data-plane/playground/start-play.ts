@@ -1,7 +1,7 @@
 /**
- * Opens the listener of the playground, which serves its page and that page's API on another origin than the inference API.
- * The folder `data-plane/playground` identifies visitors and limits what they may do. Their turns are then handled like any
- * other request. If the fleet does not admit visitors, the page says so.
+ * Opens the listener of the playground, which serves the playground's page and that page's API on a different origin from the
+ * inference API. The folder `data-plane/playground` identifies visitors and limits what they may do. Their turns are then
+ * handled like any other request. If the fleet does not admit visitors, the page says so.
  */
 import { carriesKey } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -82,7 +82,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
   });
 }
 
-/** Creates a function that checks whether a request may be handled now, or else refuses it and closes the connection. */
+/** Creates a function that returns whether a request may be handled now. If not, it refuses and closes the connection. */
 function callLimit(
   gateway: Gateway,
   proxies: ReturnType<typeof proxyList>,

@@ -30,7 +30,7 @@ const turnSchema = z.strictObject({
 /** Body of a visitor's turn. It must request a stream, so that tokens are counted even if the visitor stops early. */
 const visitorTurnSchema = turnSchema.extend({ stream: z.literal(true) });
 
-/** Subjects under which the use of a visitor and of its network is counted at one time. */
+/** Subjects under which the use of a visitor and of the visitor's network is counted at a given time. */
 export interface Visitor {
   readonly id: string;
   readonly network: string;

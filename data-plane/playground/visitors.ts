@@ -1,7 +1,7 @@
 /**
- * Identifies visitors of the playground by an id in an encrypted cookie and by a keyed hash of their network. The id stands
- * for another subject each month, and the network for another each day, so that use cannot be linked for longer. All keys are
- * derived from the gateways' common token, so every gateway recognises every visitor, but no cookie made with another token.
+ * Identifies visitors of the playground by an id in an encrypted cookie and by a keyed hash of their network. The id gets a
+ * new subject each month, and the network a new one each day, so that use cannot be linked for longer. All keys are derived
+ * from the token that gateways share, so every gateway recognises every visitor, but no cookie made with another token.
  */
 import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { z } from 'zod';

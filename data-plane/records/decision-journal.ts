@@ -18,21 +18,21 @@ import { groupHeading, parseId, parseRequests, RecordGroupBuffer, timeCell } fro
 /** Number of decisions after which a group is sent to the writing thread, and the longest time in ms until it is sent. */
 const groupMax = 500;
 const groupMs = 500;
-/** Maximum number of decisions that were sent but not written yet. Beyond it, decisions are dropped. */
+/** Maximum number of decisions that were sent but not written yet. Further decisions are dropped. */
 const unwrittenMax = 20_000;
 const answerTimeoutMs = 5_000;
 const closeTimeoutMs = 2_000;
-/** Maximum number of queries at a time, because each holds a segment in memory. */
+/** Maximum number of simultaneous queries, because each holds a segment in memory. */
 const asksMax = 4;
 
-/** Limits on recording what anyone can cause without a key or a turn. A whole day at these rates fits into the files. */
+/** Limits on recording requests that anyone can send without a key or a turn. A whole day at these rates fits the files. */
 const limitsDefault: DecisionLimits = {
   unknown: { burst: 10_000, perSecond: 5 },
   visitor: { burst: 10_000, perSecond: 5 },
   fenced: { burst: 100_000, perSecond: 5 },
 };
 
-/** Thrown if the journal does not answer: it is closed, has too many queries, or cannot read its files. */
+/** Thrown if the journal cannot answer, because it is closed, has too many queries, or cannot read its files. */
 export class JournalSilent extends Error {
   override readonly name = 'JournalSilent';
 }
@@ -208,7 +208,7 @@ export class DecisionJournal {
     this.#unwritten -= group.count;
   }
 
-  /** Runs a query, which counts until it is answered, because even an abandoned query keeps the disk busy. */
+  /** Runs a query, which counts as open until it is answered, because even an abandoned query keeps the disk busy. */
   async #ask<Answer>(question: () => Promise<Answer>): Promise<Answer> {
     if (this.#isClosed || this.#asks >= asksMax)
       throw new JournalSilent('the decision journal is busy or was closed');

@@ -34,7 +34,7 @@ export class EvenSample {
     this.#random = random;
   }
 
-  /** Adds a request of the kind `name`. New kinds are left out once there are as many as the sample may have requests. */
+  /** Adds a request of the kind `name`. If there are already as many kinds as the target size, leaves out new kinds. */
   add(name: string, request: WrittenRequest): void {
     const kind = this.#kinds.get(name) ?? this.#begin(name);
     if (kind === undefined) return;

@@ -1,5 +1,5 @@
 /**
- * Answers queries about a gateway's requests: pages of past requests, and a stream of new ones. An answer reads a bounded
+ * Answers queries about a gateway's requests: pages of past requests, and a stream of new ones. A response reads a bounded
  * amount and says where to continue. The journal is read group by group, so that other work runs in between. A group without
  * a match is not parsed.
  */
@@ -11,7 +11,7 @@ import { parseRequests } from './record-group.ts';
 import { isMeant, mayHave, toRow, type WrittenRequest } from './request-row.ts';
 
 export interface ReadBounds {
-  /** Maximum number of characters parsed for one answer. A request takes about 150 characters. */
+  /** Maximum number of characters parsed for one response. A request takes about 150 characters. */
   readonly charactersMax: number;
 }
 
@@ -24,7 +24,7 @@ interface Meant {
   readonly n: number;
 }
 
-/** Yields each group's matching requests, newest first, its position, and whether the reading limit has been reached. */
+/** Yields each group's matching requests (newest first), its position, and whether the reading limit has been reached. */
 export async function* meantGroups(
   journal: Pick<DecisionJournal, 'backwards'>,
   query: GatewayQuery,
@@ -82,10 +82,10 @@ export async function* requestPages(
 const pendingMax = 1000;
 /** Interval in ms at which rows are sent. They are batched, because sending a batch costs as much as a few hundred rows. */
 const gatherMs = 400;
-/** Interval in ms after which something is sent in any case. If nothing arrives for longer, the connection is lost. */
+/** Interval in ms after which something is always sent. If nothing arrives for longer, the connection is lost. */
 const pulseMs = 2000;
 
-/** Yields a row for each request when it ends, and the number of rows that were missed, until the signal aborts. */
+/** Yields a row when each request ends, and the number of missed rows, until the signal is aborted. */
 export async function* followedRequests(
   journal: Pick<DecisionJournal, 'follow'>,
   query: GatewayQuery,

@@ -12,7 +12,7 @@ import { toDecisionRecord } from './project.ts';
 import { meantGroups, type ReadBounds, toJsonLine } from './read-requests.ts';
 import { readHost, type WrittenRequest } from './request-row.ts';
 
-/** Bound on reading: about 200,000 requests. If there are more, the answer says since when the sample is complete. */
+/** Bound on reading: about 200,000 requests. If there are more, the response says since when the sample is complete. */
 const sampleBounds: ReadBounds = { charactersMax: 32 * 1024 * 1024 };
 const linesPerTurn = 100;
 

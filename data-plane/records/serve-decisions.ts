@@ -107,7 +107,7 @@ async function sendRequests(
 
 async function send(response: ServerResponse, pieces: AsyncIterable<string>): Promise<void> {
   response.writeHead(200, jsonLines);
-  // Ignore errors. If the connection breaks, the client notices that the end of the answer is missing.
+  // Ignore errors. If the connection breaks, the client notices that the end of the response is missing.
   await pipeline(Readable.from(pieces), response).catch(silent);
 }
 

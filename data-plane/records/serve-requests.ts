@@ -13,7 +13,7 @@ type Answer = (journal: DecisionJournal, query: GatewayQuery, client: AbortSigna
 
 interface Route {
   readonly answer: Answer;
-  /** Maximum number of answers that may be open at once. */
+  /** Maximum number of responses that may be open at once. */
   readonly openMax: number;
 }
 
@@ -35,7 +35,7 @@ export class RequestsAnswers {
     this.#journal = journal;
   }
 
-  /** Answers a query. Returns `unknown` if the path or the query is invalid, and `busy` if too many answers are open. */
+  /** Answers a query. Returns `unknown` if the path or query is invalid, and `busy` if too many responses are open. */
   to(path: string, query: URLSearchParams, client: AbortSignal): Pages | 'unknown' | 'busy' {
     const route = routes[path];
     const parsed = gatewayQuerySchema.safeParse(Object.fromEntries(query));

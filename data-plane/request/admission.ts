@@ -59,7 +59,7 @@ export class RequestAdmission {
     return admitted;
   }
 
-  /** Admits the request again if its body has taken long, because its key may have been revoked or expired since. */
+  /** Admits the request again if its body took long to arrive, because the key may since have been revoked or expired. */
   again(nowMs: number): AdmittedInference {
     const admitted = this.isOld(nowMs) ? this.decide(nowMs) : this.#admitted;
     if (admitted?.kind !== 'inference') throw new Error('only inference is admitted again');

@@ -7,7 +7,7 @@ import { type AskedChat, type AskedRequest, chatPrefixes } from '../surfaces/com
 import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 
-/** Creates the function that chooses. All candidates that it gets must belong to the place that routing chose. */
+/** Creates the function that chooses a node. All candidates passed to it must belong to the place that routing chose. */
 export function nodeChooser(
   { affinity, load, lookup }: Pick<Gateway, 'affinity' | 'load' | 'lookup'>,
   { facts: { target, model }, decision: { subject: tenant } }: Reservation,

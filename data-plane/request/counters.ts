@@ -1,6 +1,6 @@
 /**
- * Counts the requests of each subject in the current minute, and the weight in flight. The counts are exact for this gateway.
- * Limits over the whole fleet also include what other gateways use or hold. A request takes one lease, which is always
+ * Counts each subject's requests in the current minute, and the weight of its requests in flight. The counts are exact for
+ * this gateway. Fleet-wide limits also include what other gateways use or hold. A request takes one lease, which is always
  * released exactly once.
  */
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
@@ -30,7 +30,7 @@ export interface UsageView {
   visitorTokens(atMs: number): number;
 }
 
-/** Limits over the whole fleet, whose use the gateways exchange. */
+/** Limits that apply to the whole fleet. The gateways tell one another how much of these limits they use. */
 export interface FleetLimits {
   /** Lead of the clock that assigns requests to minutes over this process's clock, in ms. */
   readonly clockAheadMs: number;
@@ -164,7 +164,7 @@ export class LocalCounters implements Counters {
     };
   }
 
-  /** Counts a turn of a visitor and a network while it is in progress. When completed, it counts as usage instead. */
+  /** Counts a turn of a visitor and a network while the turn is in progress. A completed turn counts as usage instead. */
   reserveTurn({
     visitor,
     network,
@@ -183,7 +183,7 @@ export class LocalCounters implements Counters {
     };
   }
 
-  /** Counts a request in the limits over the whole fleet, if its subject has any. */
+  /** Counts a request in the fleet-wide limits on its subject, if there are any. */
   #hold(subject: string, weight: number, startMs: number, { requestsPerMinute, concurrency }: Limits) {
     const fleet = this.#fleet;
     if (fleet === undefined || !isFleetWide(subject)) return undefined;
@@ -209,7 +209,7 @@ export class LocalCounters implements Counters {
     return true;
   }
 
-  /** Total weight in flight of all subjects, for metrics. */
+  /** Total weight in flight for all subjects, for metrics. */
   inFlightUnits(): number {
     let sum = 0;
     for (const weight of this.#inFlight.values()) sum += weight;

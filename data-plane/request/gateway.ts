@@ -1,4 +1,4 @@
-/** Parts of a gateway that handling a request needs. */
+/** Parts of a gateway that are needed to handle a request. */
 import type { HostNames } from '../../shared/decision/admission.ts';
 import type { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -28,7 +28,7 @@ export interface Gateway extends ForwardMeans {
   readonly logger: Logger;
   /** Whether all keys must be refused, because the snapshot may be out of date. Checked several times during a request. */
   fenced(): boolean;
-  /** Waits some time for a new proof that the snapshot is up to date. Returns undefined if waiting cannot help. */
+  /** Waits a limited time for a new proof that the snapshot is up to date. Returns undefined if waiting cannot help. */
   awaitFreshProof(): Promise<void> | undefined;
   /** Wall-clock time in ms since 1970. Decides whether a key has expired. */
   now(): number;

@@ -102,7 +102,7 @@ async function pass(
   }
 }
 
-/** Decides a request once all that the decision depends on is known. If a limit has no room, the request may wait. */
+/** Decides a request once everything that the decision depends on is known. If a limit has no room, the request may wait. */
 async function decideAndReserve(
   gateway: Gateway,
   exchange: Exchange,
@@ -194,7 +194,7 @@ function send(
   });
 }
 
-/** If the gateway itself cut off the request, blames the gateway instead of the client. Throws if no answer had begun. */
+/** If the gateway itself cut off the request, blames the gateway, not the client. Throws if no response had begun. */
 function attributeEnd({ cut, startedMs }: Exchange, outcome: ForwardOutcome): ForwardOutcome {
   if (cut === undefined || outcome.kind === 'completed') return outcome;
   if (startedMs === undefined) throw cut;
@@ -227,7 +227,7 @@ function endEarly(exchange: Exchange, record: RequestRecord, by: Ender, reason: 
   exchange.abort();
 }
 
-/** Sends an answer that comes from the gateway itself, not from a node. */
+/** Sends a response that comes from the gateway itself, not from a node. */
 function sendOwn(exchange: Exchange, { ids }: RequestRecord, body: string): void {
   if (exchange.isGone) throw new ClientGone('the client left before its answer');
   sendJson(exchange, ids, body);

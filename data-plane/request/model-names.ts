@@ -1,4 +1,4 @@
-/** Decides which model names records and reports may contain: never a text that only a caller has chosen. */
+/** Decides which model names records and reports may contain: never text that only a caller has chosen. */
 import type { Decision } from '../../shared/decision/decide.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 
@@ -7,7 +7,7 @@ export function isModelName(lookup: Pick<Lookup, 'isCatalogued' | 'isPooled'>, m
   return lookup.isCatalogued(model) || lookup.isPooled(model);
 }
 
-/** Name of the requested model, or an empty text if the caller made it up. The model of a routed request exists. */
+/** Name of the requested model, or an empty string if the caller made it up. The model of a routed request exists. */
 export function keptModel(
   model: string,
   decision: Decision | undefined,

@@ -25,7 +25,7 @@ export function loadUsage(
 
 /**
  * Records the usage of a completed request (specification, Events). For an incomplete answer to a visitor, records the tokens
- * spent until then, which count only in the total of all visitors. Times begin when the request arrived.
+ * spent until then, which count only in the total of all visitors. Durations are measured from the arrival of the request.
  */
 export function recordUsage(
   gateway: Gateway,

@@ -51,7 +51,7 @@ export class RequestRecord {
   decidedMs = 0;
   /** Sequence number of the last commit that the state contained when the decision was made. */
   position: number | undefined;
-  /** Staged change that was tried: the decision has read its rows in place of the current ones. */
+  /** Staged change that was tried on this request: the decision read the change's rows in place of the current ones. */
   overlaid: OpenOverlay | undefined;
   /** Facts that the decision was based on. They are copied only when the request ends. */
   facts: RequestFacts | undefined;
@@ -61,7 +61,7 @@ export class RequestRecord {
   promptLeast: number | undefined;
   /** Number of tokens in the prompt, if a node counted them. */
   promptCounted: number | undefined;
-  /** Node, model and description of an answer whose form is unusual. */
+  /** Node, model and description of a response whose form is unusual. */
   oddForm: string | undefined;
 
   readonly #answer: ClientAnswer;
@@ -77,7 +77,7 @@ export class RequestRecord {
     this.trace = trace;
   }
 
-  /** Status code of the answer, or undefined if no answer has begun. */
+  /** Status code of the response, or undefined if no response has begun. */
   get status(): number | undefined {
     if (this.#answer.startedMs === undefined) return undefined;
     return this.outcome === undefined && this.refusal !== undefined ? this.refusal.status : 200;

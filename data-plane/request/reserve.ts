@@ -28,7 +28,7 @@ export interface Reservation {
 /** Maximum time in ms to wait for room that other gateways hold. */
 const roomTimeoutMs = waits.gatewayRoom.ms;
 
-/** Reserves room at once, or waits if there is none. `ends` contains, for each limit, when its wait ends, in monotonic ms. */
+/** Reserves room at once, or waits if there is none. `ends` contains the end of the wait for each limit, in monotonic ms. */
 export function reserveOrWait(
   gateway: Gateway,
   facts: RequestFacts,
@@ -67,7 +67,7 @@ export function reserve(gateway: Gateway, facts: RequestFacts, counters: Counter
   return { facts, decision, lease: ofVisitor(lease, all, endTurn, total) };
 }
 
-/** Combines three leases of a visitor's request: in the visitor's limits, in the limits of all visitors, and for the turn. */
+/** Combines the three leases of a visitor's request: on the visitor's limits, on all visitors' limits, and on the turn. */
 function ofVisitor(own: Lease, all: Lease, endTurn: () => void, { requestsPerMinute }: VisitorTotals): Lease {
   return {
     release: () => {

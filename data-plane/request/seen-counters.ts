@@ -1,9 +1,9 @@
-/** Counters that remember what one decision has read, because values will have changed when it is explained. */
+/** Records the counter values that one decision read, because they will have changed by the time it is explained. */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
 import type { LimitKind, RateWindow } from '../../shared/decision/limits.ts';
 
-/** Amounts used and free, and for a fleet-wide limit those that others use and hold. An array saves memory. */
+/** Amounts used and free. For a fleet-wide limit, also what other gateways use and hold. An array saves memory. */
 export type UseCells = readonly number[];
 
 interface SeenLimits {
@@ -18,7 +18,7 @@ interface SeenVisitors extends SeenLimits {
 
 export class SeenCounters implements Counters {
   readonly #counters: Counters;
-  /** Time at which limits were checked, in ms since 1970, or 0 before. A refusal says how long their minute still lasts. */
+  /** Time at which limits were checked, in ms since 1970, or 0. A refusal derives from it how long the minute still lasts. */
   atMs = 0;
   windowUsed = 0;
   unitsInFlight = 0;

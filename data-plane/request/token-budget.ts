@@ -24,7 +24,7 @@ export interface RequestMeasure {
   readonly budgetFor: (route: Route) => TokenBudget;
 }
 
-/** Lets a node count the prompt if estimates cannot decide. If it is too long, cancels the reservation and throws. */
+/** Makes a node count the prompt if estimates cannot decide. If it is too long, cancels the reservation and throws. */
 export function measure(
   gateway: Gateway,
   reservation: Reservation,
@@ -104,7 +104,7 @@ export interface TokenCount {
 /** Maximum time in ms to find a node that can count, however many candidates are left. */
 const searchMs = waits.nodeSearch.ms;
 
-/** Lets a candidate count the prompt. Tries others only until one has received it, because that node must also answer. */
+/** Makes a candidate count the prompt. Once one has received it, no other is tried, because that node must also answer. */
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },
   candidates: readonly Route[],
@@ -148,12 +148,12 @@ export interface TokenBudget {
   readonly promptEstimate: number;
 }
 
-/** Computes the `max_tokens` to send to a node. It is always sent, because without it some engines generate without end. */
+/** Computes the `max_tokens` to send to a node. It is always sent, because without it some engines generate endlessly. */
 export function answerTokens({ asked, windowTokens, promptBound, promptEstimate }: TokenBudget): number {
   if (windowTokens === null) return asked ?? answerTokensDefault;
   const likely = Math.max(1, windowTokens - promptEstimate);
   if (asked !== undefined) return Math.min(asked, likely);
-  // The client has set no limit, so an estimate that is too low must not get its request refused.
+  // The client has set no limit, so its request must not be refused because an estimate was too low.
   return Math.max(windowTokens - promptBound, Math.min(likely, Math.ceil(windowTokens / 4)));
 }
 

@@ -1,6 +1,7 @@
 /**
- * Snapshot in use, with everything that works on it: the connection from which requests read, the replicator that follows the
- * log, and the background check of the rows. When a snapshot has been rebuilt, the supervisor replaces the whole object.
+ * Snapshot in use, together with everything that works on it: the connection that requests read from, the replicator that
+ * follows the log, and the background check of the rows. When a snapshot has been rebuilt, the supervisor replaces the whole
+ * object.
  */
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { verifyContinuously } from '../../shared/snapshot/background-verify.ts';
@@ -20,7 +21,7 @@ export interface ActiveSnapshotOptions
   readonly name: string;
   /** Minimum pause in ms between two background checks of all rows. */
   readonly verifyPauseMs?: number;
-  /** Called if the rows are not those that were folded. */
+  /** Called if the rows differ from those that were folded. */
   readonly onDamage: (reason: string) => void;
 }
 
@@ -34,7 +35,7 @@ export class ActiveSnapshot {
   #replicator: Replicator;
   #verifying: Promise<void> | undefined;
 
-  /** Takes over a snapshot. `freshness` contains proofs for the same state, which stay valid. */
+  /** Starts to use a snapshot. `freshness` contains proofs for the same state, which stay valid. */
   constructor(snapshot: Snapshot, log: ControlLog, options: ActiveSnapshotOptions, freshness?: Freshness) {
     this.snapshot = snapshot;
     this.#options = options;
@@ -53,7 +54,7 @@ export class ActiveSnapshot {
     return this.#replicator;
   }
 
-  /** Follows the log again after a fault is over. `log` may be newly opened. */
+  /** Follows the log again once a fault is over. `log` may have been opened again. */
   async resume(log: ControlLog): Promise<void> {
     await this.#replicator.stop();
     this.#replicator = this.#replicate(log, this.#replicator.freshness);

@@ -37,7 +37,7 @@ export interface FetchOptions {
   readonly headMsMax?: number;
   readonly silentMsMax?: number;
   readonly wholeMsMax?: number;
-  /** Time in ms from which a download must have kept up the minimum speed. */
+  /** Time in ms before a download's minimum speed applies. */
   readonly paceFromMs?: number;
   /** Time in ms over which the downloads of a whole fleet are spread. */
   readonly spreadMs?: number;
@@ -45,10 +45,10 @@ export interface FetchOptions {
 }
 
 const bytesMax = 64 * 1024 ** 3;
-/** Minimum speed in bytes per ms, and the time in ms from which it applies. A slower control plane is given up. */
+/** Minimum speed in bytes per ms, and the time in ms from which it applies. A slower download is abandoned. */
 const bytesPerMsMin = 64;
 const paceFromMsDefault = 30_000;
-/** Part of the free disk space that a snapshot may take. Folding the log and the gateway's own files need the rest. */
+/** Share of the free disk space that a snapshot may take. The rest is for folding the log and for the gateway's own files. */
 const shareOfFreeDisk = 1 / 2;
 const refusalBytesMax = 16 * 1024;
 const refusalMsMax = 5000;
@@ -57,7 +57,7 @@ const attemptsPerControlPlane = 2;
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
 
-/** Throws, with the next step, if a control plane's connection would let others on the network change the snapshot. */
+/** Throws if someone on the network could change the snapshot in transit. The error says what to do next. */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
   for (const base of controlPlanes) {
     if (!URL.canParse(base))
@@ -76,7 +76,7 @@ function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname);
 }
 
-/** Tries to download a snapshot to `path`. Returns whether it is there and passed all checks. */
+/** Tries to download a snapshot to `path`. Returns whether the snapshot was stored and passed all checks. */
 export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   const { controlPlanes, path, token, clock = systemClock } = options;
   const { spreadMs = snapshotIntervals.downloadSpreadMs } = options;
@@ -99,7 +99,7 @@ export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   }
 }
 
-/** File with the part of a snapshot that has been downloaded. An interrupted download continues it. */
+/** File with the part of a snapshot that has been downloaded. After an interruption, the download continues from there. */
 interface Part {
   readonly path: string;
   /** Tag of the snapshot to which this part belongs, or undefined if the part cannot be continued. */
@@ -111,7 +111,7 @@ function discard(part: Part): void {
   for (const suffix of ['', '-wal', '-shm']) rmSync(part.path + suffix, { force: true });
 }
 
-/** Thrown if it would not help to ask the same control plane again. */
+/** Thrown if asking the same control plane again would not help. */
 class SourceUnfit extends Error {
   override readonly name = 'SourceUnfit';
 }
@@ -141,7 +141,7 @@ async function tryControlPlane(
   }
 }
 
-/** Requests the snapshot, again and again while the control plane is busy. */
+/** Requests the snapshot, and repeats the request while the control plane is busy. */
 async function askUntilFree(
   base: string,
   headers: Readonly<Record<string, string>>,
@@ -162,7 +162,7 @@ async function askUntilFree(
   }
 }
 
-/** Reads a refusal to its end, because the connection can only be reused then. Ignores its text. */
+/** Reads an error response to its end, because only then can the connection be reused. Ignores the text. */
 async function readRefusal(answer: IncomingMessage): Promise<void> {
   const timer = setTimeout(() => answer.destroy(), refusalMsMax);
   const pieces: AsyncIterable<Buffer> = answer;
@@ -177,7 +177,7 @@ async function readRefusal(answer: IncomingMessage): Promise<void> {
   }
 }
 
-/** Size that the control plane states. Throws `SourceUnfit` if it states none, or if the disk has too little space. */
+/** Returns the size that the control plane states. Throws `SourceUnfit` without one, or if the disk has too little space. */
 async function statedBytes({ headers }: IncomingMessage, folder: string): Promise<number> {
   const stated = Number(headers['content-length']);
   if (!Number.isSafeInteger(stated))
@@ -189,7 +189,7 @@ async function statedBytes({ headers }: IncomingMessage, folder: string): Promis
   return stated;
 }
 
-/** Creates a stream that counts and hashes what passes. Fails with `SourceUnfit` if that is too much or too slow. */
+/** Creates a stream that counts and hashes the bytes. Fails with `SourceUnfit` if they are too many or too slow. */
 function measureDownload(hash: Hash, stated: number, paceFromMs: number): Transform {
   const startMs = performance.now();
   let bytes = 0;
@@ -228,7 +228,7 @@ async function download(base: string, token: string, part: Part, options: FetchO
   try {
     await pipeline(answer, measure, file);
   } finally {
-    // Wait until the file is closed. While it is still being opened, the caller might remove it and it would reappear.
+    // Wait until the file is closed. If the caller removed a file that is still being opened, it would reappear.
     if (!file.closed) await new Promise<void>((resolve) => file.once('close', () => resolve()));
   }
   if (hash.digest('hex') === answer.headers['x-headgate-sha256']) return;
@@ -246,7 +246,7 @@ async function check(part: string, { log, logId }: FetchOptions): Promise<void> 
     const differing = await verifyInTurns(snapshot.db);
     if (differing.length > 0) throw new Error(`rows of ${differing.join(', ')} do not match their digest`);
     await checkIdentity(log, snapshot).catch((error: unknown) => {
-      // Without the log, use the snapshot anyway. It is compared before the first record is folded.
+      // Without the log, use the snapshot anyway. It is compared with the log before the first record is folded.
       if (!(error instanceof LogUnavailable)) throw error;
     });
   } finally {

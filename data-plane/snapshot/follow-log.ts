@@ -1,7 +1,7 @@
 /**
  * The gateway's end of the control log: opens the snapshot, follows the log, and decides whether keys may be accepted. The
  * folder `data-plane/snapshot` promises that a quarantined snapshot never answers, and that an old one answers only if the
- * stale policy allows it. It must never fold another log than the one to which the snapshot belongs.
+ * stale policy allows it. It must never fold any log but the one to which the snapshot belongs.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -74,12 +74,12 @@ export interface GatewayState {
 /** Part of a gateway's report that is about the snapshot. The code that serves requests adds the rest. */
 export type StateMembers = Pick<GatewayMembers, 'stalePolicy' | 'halted' | 'passedOver' | 'change'>;
 
-/** Maximum time in ms that a start waits until everything is folded that was in the log when it began. */
+/** Maximum time in ms that startup waits for the existing log to be folded. */
 const catchUpTimeoutMs = 600_000;
 const firstProofTimeoutMs = 5000;
 /** Maximum time in ms to wait for a new proof: the same as for room in the limits. */
 const proofTimeoutMs = 2000;
-/** Maximum time in ms that a start waits for its first report to be in the log. A start must not need the log. */
+/** Maximum time in ms that startup waits for its first report to reach the log. Startup must not depend on the log. */
 const announceTimeoutMs = 5000;
 
 /** Opens the snapshot and follows the log, which may be opened again later. `publisher` must not have been started. */
@@ -164,7 +164,7 @@ function withoutLog(error: unknown, logger: Logger): undefined {
   logger.warn({ reason: error.message }, 'the control log cannot be read; starting from the state on disk');
 }
 
-/** Folds all that was in the log at the start. If that fails, the rules on freshness decide what is answered. */
+/** Folds everything that was in the log at startup. If that fails, the freshness rules decide which requests are answered. */
 async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
   try {
     await replicator.caughtUp(catchUpTimeoutMs);
@@ -176,7 +176,7 @@ async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
   }
 }
 
-/** Waits for the first proof of freshness. If none arrives, the rules on freshness decide which requests are answered. */
+/** Waits for the first proof of freshness. If none arrives, the freshness rules decide which requests are answered. */
 async function firstProof({ freshness }: Replicator): Promise<void> {
   const until = performance.now() + firstProofTimeoutMs;
   while (!freshness.proven && performance.now() < until) await sleep(20);

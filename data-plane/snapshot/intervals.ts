@@ -1,13 +1,13 @@
 /** Times in ms that determine how often a gateway proves, checks and repairs its snapshot, and publishes reports. */
 export interface SnapshotIntervals {
-  /** Interval at which the end of the log is requested. Each answer may prove freshness. */
+  /** Interval at which the end of the log is requested. Each reply may prove freshness. */
   readonly proveMs: number;
   /** Minimum pause between two background checks of all rows. */
   readonly verifyPauseMs: number;
-  /** First pause before a rebuild, and the longest. Pauses are random, so that gateways do not all replay at once. */
+  /** First and longest pause before a rebuild. Pauses are random, so that gateways do not all replay at once. */
   readonly rebuildPauseMs: number;
   readonly rebuildPauseMsMax: number;
-  /** First pause before any other retry, and the longest. They are short, because a log that returns must be found soon. */
+  /** First and longest pause before any other retry. They are short, so that a reachable log is noticed soon. */
   readonly retryPauseMs: number;
   readonly retryPauseMsMax: number;
   /** Time over which downloads are spread when a whole fleet starts at once. */

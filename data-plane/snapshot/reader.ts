@@ -28,7 +28,7 @@ export class SnapshotReader {
   /** Makes all commits visible. Must be called after each step of the fold, in the same turn of the event loop. */
   refresh(): void {
     this.db.exec('COMMIT');
-    // Shorten the write-ahead log now, because nothing reads it. SQLite never restarts one that always has a reader.
+    // Shorten the write-ahead log now, while nothing reads it. SQLite never restarts a log that always has a reader.
     shortenWal(this.#snapshot.db, this.#snapshot.path);
     this.#begin();
   }

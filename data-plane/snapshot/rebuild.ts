@@ -1,6 +1,6 @@
 /**
- * Builds a new snapshot next to the one in use, from a control plane's copy or from the beginning of the log. It may replace
- * the one in use once it contains the whole log and is not older.
+ * Builds a new snapshot next to the one in use, from a control plane's copy or from the beginning of the log. The new
+ * snapshot may replace the other once it has folded the whole log and is not older.
  */
 import { renameSync, rmSync } from 'node:fs';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
@@ -37,7 +37,7 @@ export interface RebuiltSnapshot {
 /** Maximum time in ms to fold the whole log. */
 const catchUpTimeoutMs = 600_000;
 
-/** Builds a new snapshot. Rejects if none can be built that can be trusted. The caller then tries again later. */
+/** Builds a new snapshot. Rejects if no trustworthy snapshot can be built. The caller then tries again later. */
 export async function rebuildBeside(options: RebuildOptions): Promise<RebuiltSnapshot> {
   const { path, log, trusted, logger, mayProve, servedSeq } = options;
   const next = `${path}.next`;
@@ -74,7 +74,7 @@ function nullIfUnavailable(error: unknown): null {
   throw error;
 }
 
-/** Ignores a checkpoint that differs, if this build folded the state from the first record. Throws for a download. */
+/** Ignores a differing checkpoint if this build folded the state from the first record. Throws for a downloaded snapshot. */
 function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger): void {
   if (isGiven) throw new Error(`the snapshot differs from the checkpoint at ${snapshot.divergedAt}`);
   logger.error(

@@ -55,7 +55,7 @@ export interface SupervisorOptions {
   readonly snapshot: Snapshot;
   readonly controlPlanes: readonly string[];
   readonly gatewayToken?: string | undefined;
-  /** Parties of which one must have signed the first record. If undefined, any log is accepted. */
+  /** Signers, one of which must have signed the first record. If undefined, any log is accepted. */
   readonly trusted?: TrustedSigners | undefined;
   /** Publishes a report whenever the position or the fault changes. */
   readonly publisher: Pick<StatusPublisher, 'isAcknowledged' | 'publish'>;
@@ -122,7 +122,7 @@ export class SnapshotSupervisor {
     return true;
   }
 
-  /** Whether the log's end may prove freshness. With several brokers it does not suffice: a former leader may answer. */
+  /** Whether the log's end may prove freshness. With several brokers it may not, because a former leader may answer. */
   readonly #mayProve = (): boolean =>
     this.#log.isReplicated !== true || this.#options.publisher.isAcknowledged;
 
@@ -170,7 +170,7 @@ export class SnapshotSupervisor {
       this.#recovering = this.#recover();
   }
 
-  /** Tries to recover until no fault is left. Runs only once at a time, so it also handles faults that it meets. */
+  /** Tries to recover until no fault is left. Runs only once at a time, so it also handles faults that occur meanwhile. */
   async #recover(): Promise<void> {
     const { logger, publisher } = this.#options;
     let isLogAway = false;
@@ -229,7 +229,7 @@ export class SnapshotSupervisor {
     else if (recovery === 'resume') await this.#resume();
   }
 
-  /** Moves to `live` and continues the fold. In this order, because the fold may find the next fault. */
+  /** Moves to `live` before it continues the fold, because the fold may find the next fault. */
   async #resume(): Promise<void> {
     if (!this.#move('resumed')) throw new Error(`the snapshot is ${this.#state} by now`);
     await this.#active.resume(this.#log);

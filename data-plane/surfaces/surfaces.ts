@@ -108,7 +108,7 @@ export function shapeOperation(
     case 'rerank':
     case 'responses': {
       const { shape, carried } = surfaces[kind];
-      // Large bodies are parsed in another thread, which would store the text twice if it kept it here.
+      // Large bodies are parsed in another thread, which would hold the text twice if the text were also kept here.
       const text = 'counts' in bytes ? bytes.text : undefined;
       const { asked, context } = shape(parseBody(bytes, headers.contentType, carried), headers, text);
       return { asked, form: { surface: kind, context } as AnswerForm };
@@ -133,7 +133,7 @@ export function wholeAnswer(
   facts: AnswerFacts,
   { surface, context }: AnswerForm,
 ): RebuiltBody<string> {
-  // The type of the pair ensures that both belong together, but TypeScript cannot express that for a union of functions.
+  // The types ensure that surface and context belong together, but TypeScript cannot express that for a union of functions.
   const { body, ...rest } = surfaces[surface].whole(answer, facts, context as never);
   return { body: typeof body === 'string' ? body : JSON.stringify(body), ...rest };
 }

@@ -16,7 +16,7 @@ interface DrainOptions {
 
 interface DrainingListener {
   stopAccepting(): void;
-  /** Refuses all requests whose answers have not begun, and ends all other answers early. */
+  /** Refuses all requests whose responses have not begun, and cuts off all other responses. */
   cutOff(refusal: Refusal): void;
 }
 
@@ -26,7 +26,7 @@ export function drainCheck(draining: boolean): Check {
     : { name: 'drain', ok: true };
 }
 
-/** Resolves when no request is in flight. After the time-out, ends those that are left. */
+/** Resolves when no request is in flight. After the time-out, ends the remaining requests. */
 export async function drain(
   { drainDelaySeconds, drainTimeoutSeconds, logger }: DrainOptions,
   listeners: readonly DrainingListener[],

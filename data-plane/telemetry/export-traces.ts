@@ -75,7 +75,9 @@ export async function openTraceExport(
   };
 }
 
-/** Generates ids for spans: those already sent to a node, because a span is created only when its request has ended. */
+/**
+ * Generates span ids by returning those already sent to a node, because a span is created only after its request has ended.
+ */
 class PlannedIds {
   traceId = '';
   spanId: string | undefined;
@@ -128,7 +130,7 @@ class SpanWriter {
   }
 }
 
-/** Time since 1970 as seconds and nanoseconds. OpenTelemetry could take a plain number for a monotonic time. */
+/** Time since 1970 as seconds and nanoseconds. OpenTelemetry could mistake a plain number for a monotonic time. */
 function wallTime(monotonicMs: number): HrTime {
   const ms = performance.timeOrigin + monotonicMs;
   const seconds = Math.floor(ms / 1000);

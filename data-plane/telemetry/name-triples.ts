@@ -1,4 +1,4 @@
-/** Map with a bounded number of entries and three names as key. Unlike with a joined key, a look-up allocates no memory. */
+/** Bounded map whose keys consist of three names. Unlike with joined keys, a look-up allocates no memory. */
 export class NameTriples<Value> {
   readonly #values = new Map<string, Map<string, Map<string, Value>>>();
   readonly #max: number;

@@ -47,7 +47,7 @@ function requestSpan(record: RequestRecord, recorded: RecordedRequest, endMs: nu
   const attributes = toAttributes('span', recorded);
   if (route !== undefined) attributes['http.route'] = route;
   if (result !== undefined && result !== 'ok') attributes['error.type'] = result;
-  // The caller has chosen the stack's name. So drop it unless the stack exists in the organisation of the key.
+  // The caller chose the stack's name, so drop it unless the key's organisation has a stack of that name.
   if (recordedFields(recorded, 'capacity') === undefined) delete attributes['headgate.stack'];
   return {
     name: route === undefined ? method : `${method} ${route}`,

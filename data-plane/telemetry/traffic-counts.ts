@@ -36,7 +36,7 @@ export interface TrafficNames {
 export interface CountedTraffic {
   /** Rows in the order in which they were first counted. */
   readonly rows: TrafficRow[];
-  /** Sum of all requests for which there was no room for a row. */
+  /** Sum of all requests that are not counted in a row of their own. */
   readonly rest: TrafficRow;
   readonly callers: TrafficCaller[];
   readonly otherCallers: number;
@@ -126,7 +126,7 @@ export class TrafficCounts {
     count(known, record);
   }
 
-  /** Counts which key calls a stack. Only for requests that a node would answer. */
+  /** Counts which key calls a stack. Ignores requests that no node would answer. */
   #addCaller({ caller, target, operation }: RequestRecord): void {
     if (target?.kind !== 'stack' || caller?.kind !== 'key' || operation === undefined) return;
     const { path, countsAs } = operations[operation.kind];
@@ -162,7 +162,7 @@ function count(into: TrafficSums, { outcome, at, startMs, stream }: RequestRecor
     into.firstToken = observed(into.firstToken, firstTokenBounds, ((at.begun - startMs) * 10) | 0);
 }
 
-/** Adds an observation in tenths of a millisecond. Unlike fractions, whole numbers need no object each. */
+/** Adds an observation in tenths of a millisecond. Unlike fractions, whole numbers need no allocation. */
 function observed(before: number[] | undefined, bounds: readonly number[], tenths: number): number[] {
   const counts = before ?? [];
   let bucket = 0;

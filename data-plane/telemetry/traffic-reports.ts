@@ -1,6 +1,6 @@
 /**
  * Builds traffic reports from counts: at most one every ten seconds, and none if nothing has happened. If the log does not
- * accept a report, the next one includes it and begins at its start, so that nothing is lost or counted twice.
+ * accept a report, the next one includes it and also covers its period, so that nothing is lost or counted twice.
  */
 import type { StackId } from '../../schemas/names.ts';
 import {

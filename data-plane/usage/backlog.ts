@@ -109,7 +109,7 @@ export class Backlog {
     let resolve = (): void => undefined;
     const promise = new Promise<void>((done) => {
       let late = setTimeout(() => {
-        // Note the time now, so that the grace period begins. The second timer ends after it.
+        // Call this now, so that the grace period begins. The second timer fires after the grace period.
         this.#isLate();
         late = setTimeout(() => this.#release(), 2 * stateGraceMs);
       }, waitingMsMax);

@@ -1,7 +1,7 @@
 /**
  * Exchanges counters with the other gateways. Publishes what the outbox has counted, when gateway-counters.ts says so, and
- * reads what the others publish. Nothing waits for the topic. While it is unreachable, a gateway goes on with the counters
- * that it knows.
+ * reads what the others publish. Nothing waits for the topic. While the topic is unreachable, a gateway continues with the
+ * counters that it has.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/records/limits.ts';

@@ -1,7 +1,8 @@
 /**
- * Fetches the counters of all gateways from a control plane, for a gateway that has no copy of them. The answer has one line
- * with the position that the control plane has reached in the topic, and one line per record. It is untrusted, so only valid
- * records within the bounds are used. If no control plane answers, the topic is read from its beginning.
+ * Fetches the counters of all gateways from a control plane, for a gateway that has no copy of them. The response contains
+ * one line with the position that the control plane has reached in the topic, and one line per record. The response is
+ * untrusted, so only valid records within the bounds are used. If no control plane answers, the topic is read from its
+ * beginning.
  */
 import { StringDecoder } from 'node:string_decoder';
 import { adminPrefix, operationRoute } from '../../schemas/admin/admin-routes.ts';
@@ -9,9 +10,9 @@ import { type CounterRecord, limitRecordBytesMax, readCounterRecord } from '../.
 import type { CounterState } from '../../shared/limits/counters.ts';
 import { httpGet } from '../../shared/runtime/http-get.ts';
 
-/** Maximum time in ms to wait for the head of an answer, and for each further part. */
+/** Maximum time in ms to wait for the head of a response, and for each further part. */
 const silentMsMax = 10_000;
-/** Maximum time in ms for one answer. After it, the next control plane is asked, and in the end the topic is read. */
+/** Maximum time in ms for one response. After that, the next control plane is tried, and finally the topic is read. */
 const fetchMsMax = 60_000;
 const bytesMax = 512 * 1024 * 1024;
 

@@ -28,7 +28,7 @@ export interface MeterOptions {
   readonly post: (request: UsageWorkerRequest) => void;
   /** Writes the row log, which the usage worker follows. */
   readonly writer: UsageWriter;
-  /** Returns the tokens added by hand to what an organisation used in a period. A negative number gives allowance back. */
+  /** Returns the number of tokens added by hand to an organisation's use in a period. Negative to give back allowance. */
   readonly adjustmentOf?: (organisation: string, period: string) => number;
   /** Returns the time by a monotonic clock, in ms. */
   readonly monotonicMs?: () => number;
@@ -59,11 +59,11 @@ export interface MeteredRequest {
   readonly stack?: string | undefined;
   readonly estimated?: true | undefined;
   readonly requestId: string;
-  /** Number of tokens that the organisation may use in its period. Without limit if null or absent. */
+  /** Number of tokens that the organisation may use in its period. No limit if null or absent. */
   readonly monthlyTokens?: number | null;
   readonly ttftMs?: number | undefined;
   readonly durationMs?: number;
-  /** Number of tokens that all visitors together may use in a day. Without limit if null or absent. */
+  /** Number of tokens that all visitors together may use in a day. No limit if null or absent. */
   readonly tokensPerDay?: number | null;
   /** Set if a visitor's answer is incomplete. It leaves no row and does not count as a turn, but its tokens count. */
   readonly unfinished?: true | undefined;

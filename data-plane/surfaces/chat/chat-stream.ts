@@ -1,4 +1,4 @@
-/** Writes a streamed chat completion. All events have one id and the requested model name, and usage follows if requested. */
+/** Writes a streamed chat completion. All events have one id and the requested model name. Usage follows if requested. */
 
 import { type AnswerFacts, completionId } from '../common/chat-parts.ts';
 import type { ChoiceDelta } from '../common/node-stream.ts';

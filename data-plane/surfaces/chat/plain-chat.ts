@@ -1,7 +1,7 @@
 /**
  * Fast path for the most common chat request: messages that contain only a role and a text, and settings with simple values.
- * It costs a tenth of the schema's validation and returns the same fields, which `plain-chat.test.ts` proves. The schema
- * decides all other requests, and it alone may refuse one.
+ * It costs a tenth of the schema's validation and returns the same fields, which `plain-chat.test.ts` proves. All other
+ * requests go to the schema, and only the schema may refuse a request.
  */
 import { type ChatField, chatFields } from '../../../schemas/api/chat-fields.ts';
 import type { ChatFields } from '../../../schemas/api/openai.ts';
@@ -24,7 +24,7 @@ const isTokens = (value: unknown): boolean => Number.isSafeInteger(value) && (va
 
 const settings: readonly [string, ChatField][] = Object.entries(chatFields);
 
-/** For each field that the fast path knows, a check whether the value is valid without the schema. */
+/** For each field that the fast path accepts, a function that checks whether the value is valid without the schema. */
 const plainValues = new Map<string, ChatField['isPlain']>([
   ...settings.map(([name, { isPlain }]) => [name, isPlain] as const),
   ['model', (value) => typeof value === 'string' && value.length > 0 && value.length <= modelLengthMax],

@@ -1,6 +1,6 @@
 /**
- * Builds the client's chat completion from a node's, copying only known fields, so that nothing reveals where it ran. Throws
- * `NodeFailure` unless the node's answer contains every requested choice.
+ * Builds the client's chat completion from the node's. Copies only known fields, so that nothing reveals where the model ran.
+ * Throws `NodeFailure` unless the node's response contains every requested choice.
  */
 
 import {
@@ -99,7 +99,7 @@ function rebuildChoice(
   return { body, output: { content, reasoning, refusal, toolCalls } };
 }
 
-/** Removes a tool call that the token limit cut, because it remains in the text as template markup. Streams omit it too. */
+/** Removes a tool call that the token limit cut off and that remains in the text as template markup. Streams omit it too. */
 function withoutCutCall(content: string | null): string | null {
   const start = content?.search(toolMarkup) ?? -1;
   if (content === null || start === -1) return content;

@@ -51,7 +51,7 @@ export function shapeChat(
   return { asked, context: { includeUsage: fields.stream_options?.include_usage === true } };
 }
 
-/** The client's own JSON of the messages, for the node. Undefined if any has the role `developer`, unknown to engines. */
+/** The messages in the client's own JSON, for the node. Undefined if any has the role `developer`, unknown to engines. */
 function keepSource({ messages }: ChatFields, text: string): ChatSource | undefined {
   if (messages.some(({ role }) => role === 'developer')) return undefined;
   const written = arrayText(text, 'messages');

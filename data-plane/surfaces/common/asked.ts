@@ -33,7 +33,7 @@ export interface ChatFacts extends PromptSize {
   /** Whether the answer must follow a JSON schema. */
   readonly hasSchema: boolean;
   readonly needs: readonly ChatNeed[];
-  /** Paths, in the body that the caller sent, of fields that the caller's API has elsewhere than chat completions do. */
+  /** Paths in the caller's body of fields that the caller's API places elsewhere than chat completions do. */
   readonly paths?: Readonly<Partial<Record<ChatNeed | keyof ChatBody, readonly PropertyKey[]>>>;
   /** The client's hint that prompts with the same key share a prefix. */
   readonly cacheKey?: string;
@@ -84,7 +84,7 @@ interface TextOnWorker {
   readonly workerText: WorkerText;
 }
 
-/** The client's own JSON for some fields. It is sent to the node as it is, because writing it again would be costly. */
+/** The client's own JSON for some fields. It is sent to the node unchanged, because serialising it again would be costly. */
 export interface ChatSource {
   /** JSON of the messages. Undefined once a node has received the request. */
   messages: string | undefined;
@@ -126,7 +126,7 @@ export interface WorkerText {
   countRequest(dialect: Dialect, servedName: string): Promise<CountRequest | undefined>;
 }
 
-/** Lower bound of the prompt's tokens. May have to read the whole prompt. 0 if only the body worker has the prompt. */
+/** Lower bound on the prompt's tokens. May have to read the whole prompt. 0 if only the body worker has the prompt. */
 export function lowerTokenBound(asked: AskedRequest): number {
   if (asked.leastTokens !== undefined) return asked.leastTokens;
   return asked.kind === 'chat' && asked.workerText === undefined ? leastChatTokens(asked.body) : 0;

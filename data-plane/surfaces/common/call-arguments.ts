@@ -7,7 +7,9 @@ import { jsonDepthMax, jsonNamesMax, jsonValuesMax } from './json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
 export class CallArguments {
-  /** Remaining names and values in the request's calls. The bounds on the body count each call's arguments as one value. */
+  /**
+   * Number of names and values that arguments may still contain. The body's bounds count each call's arguments as one value.
+   */
   #names = jsonNamesMax;
   #values = jsonValuesMax;
 

@@ -10,7 +10,7 @@ import { type AnsweringNode, type UsageBounds, usageBounds } from './usage.ts';
 
 /** Facts about a request that its answer needs on every surface. They are plain values, so a worker can receive them. */
 export interface AnswerFacts {
-  /** Letters and digits that only this answer has. The answer's id and the ids of its tool calls contain them. */
+  /** Letters and digits that are unique to this answer. The answer's id and the ids of its tool calls contain them. */
   readonly unique: string;
   /** Unix time in seconds at which the answer was created. */
   readonly created: number;
@@ -91,7 +91,7 @@ export function oddFinish(value: unknown): string | undefined {
   return `an unknown finish reason${shownEnds.includes(value) ? `, ${value}` : ''}`;
 }
 
-/** Arguments of a tool call that has none. An empty text would not do, because clients parse the arguments as JSON. */
+/** Arguments of a tool call that has none. An empty string would be wrong, because clients parse the arguments as JSON. */
 export const noArguments = '{}';
 
 /** Text, or joined texts of a list of parts. Undefined if missing, null or an empty list. Otherwise throws `NodeFailure`. */
@@ -113,7 +113,7 @@ function partText(part: unknown): string {
 export function callArguments(given: unknown): string {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) return optionalText(given) ?? '';
   return JSON.stringify(given, (_name, value: unknown) => {
-    // JSON parsing has rounded this number, and the client could not notice it.
+    // JSON parsing has rounded this number, which the client would not notice.
     if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER)
       throw malformedAnswer('the arguments of a tool call are an object with a number that is too large');
     return value;

@@ -1,5 +1,5 @@
 /**
- * Charges the text that a stream holds until its end to the organisation's memory budget. A node may stream without end, and
+ * Charges the organisation's memory budget for the text that a stream holds until its end. A node may stream without end, and
  * one organisation must not use up the memory of all. Whoever creates an object of this class must release it on every path.
  */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
@@ -8,7 +8,7 @@ import { UnheldAnswer } from './memory-refusal.ts';
 /** Smallest and largest size of a charge in bytes. Each charge doubles the total at first, so that few are needed. */
 const blockBytesMin = 4 * 1024;
 const blockBytesMax = 256 * 1024;
-/** Bytes in memory per character of a text outside the Latin alphabet. */
+/** Number of bytes in memory per character of non-Latin text. */
 const bytesEach = 2;
 
 /** Length of a value as JSON, without its outer quotes or brackets. A control character takes six characters. */
@@ -31,7 +31,7 @@ export class HeldText {
     if (this.#heldBytes > this.#chargedBytes) this.#charge();
   }
 
-  /** Charges all held text `times` more, because the stream's end repeats it for a client that may read slowly. */
+  /** Charges all held text `times` more, because the end of the stream repeats the text, and the client may read slowly. */
   repeat(times: number): void {
     this.add((this.#heldBytes / bytesEach) * times);
   }

@@ -22,7 +22,7 @@ interface Level {
   key: string | number;
 }
 
-/** Path of the first name in valid JSON that its object already contains, or that is `__proto__`. */
+/** Path of the first name in valid JSON that is a duplicate within its object or is `__proto__`. */
 export function findBadName(json: string): readonly PropertyKey[] {
   const open: Level[] = [];
   for (let at = 0; at < json.length; at += 1) {

@@ -1,4 +1,4 @@
-/** Refusals for lack of memory to hold the bodies of requests and answers. */
+/** Refusals that are sent if there is too little memory to hold the body of a request or response. */
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import type { MemoryShortage } from '../../../shared/runtime/byte-budget.ts';
 import { NodeFailure } from './node-failure.ts';
@@ -9,7 +9,7 @@ const messages: Readonly<Record<MemoryShortage, string>> = {
     'The bodies of your organisation’s requests take all the memory that one organisation may use. Try again once one of these requests has finished.',
 };
 
-/** Builds the refusal. `what` says whether a request's or an answer's body needed the memory. */
+/** Builds the refusal. `what` says whether the memory was needed for a request's or a response's body. */
 export function memoryRefusal(shortage: MemoryShortage, what: 'body' | 'answer'): Refusal {
   return new Refusal(
     shortage === 'memory' ? `${what} budget` : `${what} budget of the organisation`,

@@ -36,7 +36,7 @@ export function renderBody(
   return asked.kind === 'chat' ? writeChat(body, asked.source?.messages) : JSON.stringify(body);
 }
 
-/** Writes a chat body as JSON. `source` is the client's JSON of plain messages. With it, no other field has kept text. */
+/** Writes a chat body as JSON. If `source`, the client's JSON of plain messages, is set, no other field has kept text. */
 function writeChat({ messages, ...rest }: NodeBody, source?: string): string {
   const others = source === undefined ? writeJson(rest) : JSON.stringify(rest);
   return `{"messages":${source ?? JSON.stringify(messages)},${others.slice(1)}`;

@@ -1,7 +1,7 @@
 /**
  * Decides whether an error from a node was caused by the request, and converts it to a refusal that must not be retried. Such
- * errors are a prompt that is too long, a capability that the model lacks, or a status of 400 or 422. The node's error text
- * is never passed on.
+ * errors say that the prompt is too long or that the model lacks a capability, or have status 400 or 422. The node's error
+ * text is never passed on.
  */
 import type { Dialect } from '../../../schemas/names.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
@@ -55,7 +55,7 @@ export function inabilityRefusal(asked: AskedRequest, dialect: Dialect, error: u
   return found && notForThisModel(fieldPath(found, asked));
 }
 
-/** Path, in the body that the caller sent, of the field that needs a capability the model lacks. */
+/** Path in the caller's body of the field that needs the missing capability. */
 function fieldPath(inability: Inability, asked: AskedRequest): Path {
   if (asked.kind === 'embeddings') return [inability === 'dimensions' ? 'dimensions' : 'input'];
   if (asked.kind === 'rerank') return ['documents'];

@@ -9,7 +9,7 @@ export type NodeFailureKind =
   | 'error'
   /** The stream ended before it was complete. */
   | 'cut'
-  /** The finish reason says that the node gave up the request. */
+  /** The finish reason says that the node gave up on the request. */
   | 'aborted'
   | 'malformed'
   /** The answer, or a part of it, exceeds a bound. */

@@ -123,7 +123,7 @@ export class NodeStream {
     const choices = member(chunk, 'choices') ?? [];
     if (!Array.isArray(choices)) throw malformedAnswer('the choices of a chunk are not a list');
     this.#usage = readUsage(member(chunk, 'usage'), this.#facts.most) ?? this.#usage;
-    // If its runner has died, Ollama sends an empty chunk without a model, which must not count as the start of the answer.
+    // If a runner has died, Ollama sends an empty chunk without a model, which must not count as the start of the answer.
     const mayBegin = member(chunk, 'model') !== '';
     const deltas: ChoiceDelta[] = [];
     for (const choice of choices) {

@@ -1,7 +1,7 @@
 /**
  * Hashes the prefixes of a prompt, shortest first. Engines cache prompts by prefix, so routing prefers a node that has seen a
- * long prefix. A prefix ends after the tools, after each message, and at fixed lengths within each that grow fourfold. Text
- * beyond a bound is not hashed, so later turns of a long conversation have the same prefixes.
+ * long prefix. Prefixes end after the tools, after each message, and within each of these at fixed lengths that grow
+ * fourfold. Text beyond a bound is not hashed, so later turns of a long conversation have the same prefixes.
  */
 import type { ChatFields } from '../../../schemas/api/openai.ts';
 import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
@@ -59,7 +59,7 @@ class PrefixReader {
   readonly #hash = new RollingHash();
   readonly #first: number[] = [];
   #last: number[] = [];
-  /** Number of characters since the last message or the tools ended. */
+  /** Number of characters since the end of the last message or of the tools. */
   #length = 0;
   #total = 0;
 
@@ -92,7 +92,7 @@ class PrefixReader {
   }
 
   end(): void {
-    // A text cut off at the bound has no end, because the next turn may continue it.
+    // If the text was cut off at the bound, add no hash for its end, because the next turn may continue the text.
     if (this.isFull) return;
     this.#hash.mark(0xffff_fffe);
     this.#keep();

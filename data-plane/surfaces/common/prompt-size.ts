@@ -15,15 +15,15 @@ export const tokensPerPair = 256;
 const tokensPerImageMost = 4096;
 const tokensPerImage = 1024;
 const tokensPerImageLeast = 4;
-/** Bytes per token in typical text, rather too low than too high. */
+/** Bytes per token in typical text, chosen too low rather than too high. */
 const bytesPerToken = 3;
 
 export interface PromptSize {
-  /** Upper bound of the number of tokens in the prompt, because a token has at least one byte. */
+  /** Upper bound on the number of tokens in the prompt, because a token has at least one byte. */
   readonly promptBytes: number;
-  /** Lower bound of the number of tokens in the prompt. Chats compute it on demand, because few requests need it. */
+  /** Lower bound on the number of tokens in the prompt. Chats compute it on demand, because few requests need it. */
   readonly leastTokens?: number;
-  /** Likely number of tokens, between the two bounds. Rather too high than too low. */
+  /** Likely number of tokens, between the two bounds. It is too high rather than too low. */
   readonly likelyTokens: number;
   /** Number of UTF-8 bytes in the texts alone, from which usage is estimated if the node does not report it. */
   readonly textBytes: number;
@@ -56,7 +56,7 @@ export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastT
   };
 }
 
-/** Lower bound of the number of tokens in a chat's prompt. */
+/** Lower bound on the number of tokens in a chat's prompt. */
 export function leastChatTokens(body: ChatPromptFields): number {
   let least = 0;
   for (const message of body.messages) {
@@ -75,7 +75,9 @@ export function leastChatTokens(body: ChatPromptFields): number {
   return least;
 }
 
-/** Size of an embeddings request. Bounds apply to the largest input, because each is a prompt. `textBytes` is the sum. */
+/**
+ * Size of an embeddings request. Bounds apply to the largest input, because each input is a prompt. `textBytes` is the sum.
+ */
 export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSize {
   let largest = 0;
   let least = 0;
@@ -125,7 +127,7 @@ function estimateTokens(textBytes: number): number {
   return Math.ceil(textBytes / bytesPerToken) + 8;
 }
 
-/** Lower bound of a message's tokens. 0 if the message contains reasoning, because templates may leave that out. */
+/** Lower bound on a message's tokens. 0 if the message contains reasoning, because templates may leave that out. */
 function leastMessageTokens(message: ChatMessage, text: string): number {
   return message.role === 'assistant' && text.includes('</think>') ? 0 : leastTokens(text);
 }
@@ -150,14 +152,14 @@ function jsonBytes(value: unknown): number {
   return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
 }
 
-/** Maximum number of units in one token. Each character counts as some units, by its script. */
+/** Maximum number of units in one token. The script of a character determines how many units it has. */
 const unitsPerToken = 72;
 const unitsOfAscii = 1;
-/** Units of a character in scripts without spaces between words, from kana to the last ideograph. */
+/** Number of units of a character in scripts without spaces between words, from kana to the last ideograph. */
 const unitsOfHan = 4;
 const unitsOfOther = 3;
 
-/** Lower bound of the number of tokens in a text. Must be cheap, because it reads every character of a prompt. */
+/** Lower bound on the number of tokens in a text. Must be cheap, because it reads every character of a prompt. */
 export function leastTokens(text: string): number {
   let tokens = 0;
   let units = 0;
@@ -184,7 +186,7 @@ function asciiUnits(code: number): number {
   return isAlphanumeric ? unitsOfAscii : 0;
 }
 
-/** Units of a character outside ASCII. Spaces, controls and punctuation are 0, because a tokeniser may drop them. */
+/** Number of units of a character outside ASCII. Spaces, controls and punctuation have 0; a tokeniser may drop them. */
 function otherUnits(code: number): number {
   if (code >= 0x3040 && code <= 0x9fff) return unitsOfHan;
   const isZero =

@@ -1,7 +1,7 @@
-/** Creates ids for requests and answers. An id is random and does not reveal where anything ran. */
+/** Creates ids for requests and responses. An id is random and does not reveal where the request ran. */
 import { randomFillSync } from 'node:crypto';
 
-/** Creates the id that every answer returns in `x-request-id`. */
+/** Creates the id that every response returns in `x-request-id`. */
 export function mintRequestId(): string {
   return `req_${mintUnique()}`;
 }

@@ -25,7 +25,7 @@ export class RollingHash {
     else this.#step(0, low, high);
   }
 
-  /** Adds a separator, so that the same characters split at another position give another hash. */
+  /** Adds a separator, so that the same characters split at another position give a different hash. */
   mark(value: number): void {
     this.#step(value, this.#low, this.#high);
   }

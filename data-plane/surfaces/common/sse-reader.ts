@@ -1,6 +1,6 @@
 /**
- * Reads server-sent events from a node, at most one event in memory, no matter how the bytes are split. Comments and events
- * that are not part of an answer only show that the node is alive.
+ * Reads server-sent events from a node, however the bytes are split, and holds at most one event in memory. Comments and
+ * events that are not part of an answer only show that the node is alive.
  */
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { NodeFailure } from './node-failure.ts';
@@ -69,7 +69,7 @@ export class SseReader {
     return text;
   }
 
-  /** Fast path for events that consist of one `data` line. Returns the text from the first event of another form on. */
+  /** Fast path for events that consist of one `data` line. Returns the text after these, from the first other event on. */
   #takePlain(text: string): string {
     let at = 0;
     while (at < text.length) {

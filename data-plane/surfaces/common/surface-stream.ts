@@ -1,7 +1,7 @@
 /**
- * Streamed answer to a client: reads the node's stream and lets the surface's writer write it in the surface's format. If the
- * stream ends early, nothing is appended. Instead, the caller destroys the connection, which every client notices
- * (specification, Events).
+ * Streamed answer to a client. Reads the node's stream and passes it to a writer for the surface's format. If the stream ends
+ * early, nothing is appended. Instead, the caller destroys the connection, which every client notices (specification,
+ * Events).
  */
 
 import { type AnswerFacts, malformedAnswer } from './chat-parts.ts';

@@ -14,7 +14,7 @@ import type { Usage } from './usage.ts';
 export interface ShapeHeaders {
   readonly contentType: string | undefined;
   readonly version: string | undefined;
-  /** Key that encrypts reasoning for the caller's organisation, on surfaces that return reasoning so. Not from a header. */
+  /** Key that encrypts reasoning for the caller's organisation, on surfaces that encrypt it. Does not come from a header. */
   readonly sealKey?: string | undefined;
 }
 
@@ -26,7 +26,7 @@ export interface RebuiltBody<Body extends object | string = object> {
   readonly oddForm?: string | undefined;
 }
 
-/** Converts the requests and answers of one API. `Context` holds facts about a request that its answer needs, but no text. */
+/** Converts one API's requests and responses. `Context` holds facts about a request that the response needs, but no text. */
 export interface ClientSurface<Context> {
   /** Paths to the JSON in a request that is passed on exactly as the client wrote it. */
   readonly carried: KeptPaths;
@@ -38,6 +38,6 @@ export interface ClientSurface<Context> {
   ): { readonly asked: WholeRequest; readonly context: Context };
   /** Converts a node's complete answer, parsed from JSON. Throws `NodeFailure` if the answer is unusable. */
   whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody<object | string>;
-  /** Creates the writer of a streamed answer. Text held is charged to `memory`. Undefined if no answer is streamed. */
+  /** Creates the writer of a streamed answer, which charges held text to `memory`. Undefined if the API never streams. */
   readonly stream: ((facts: AnswerFacts, context: Context, memory: MemoryBudget) => StreamWriter) | undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * Collects the JSON input of one tool call while it arrives. If it is anything but an object, no client could read it, so the
- * request fails. Each character is read once.
+ * Collects the JSON input of one tool call as it arrives. Clients can read only an object, so any other input makes the
+ * request fail. Each character is read once.
  */
 
 import { parseText } from './answer-json.ts';
@@ -8,7 +8,7 @@ import { keepText } from './json-source.ts';
 import { jsonDepthMax } from './json-text.ts';
 import { NodeFailure } from './node-failure.ts';
 
-/** Maximum length of the input. It must be held until its end, and a node may stream for as long as it likes. */
+/** Maximum length of the input, all of which must be held, because a node may stream for as long as it likes. */
 const inputCharactersMax = 4 * 1024 * 1024;
 
 export class ToolInput {
@@ -41,7 +41,7 @@ export class ToolInput {
     return kept;
   }
 
-  /** Parses the input; an empty one gives `{}`. If `cut`, drops an incomplete end, for which it otherwise throws. */
+  /** Parses the input. Returns `{}` if it is empty. If `cut` is set, drops an incomplete end instead of throwing. */
   value(cut: boolean): object {
     if (!this.#hasBegun) return {};
     const value = parseObject(this.#text);

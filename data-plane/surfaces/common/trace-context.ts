@@ -46,7 +46,7 @@ export function passTrace(header: unknown): RequestTrace | undefined {
   );
 }
 
-/** Starts the trace of a request. Records a fraction `ratio`, unless with `followsClient` the client has decided. */
+/** Starts a request's trace. Records a fraction `ratio`, unless `followsClient` is set and the client has decided. */
 export function beginTrace(header: unknown, ratio: number, followsClient = true): RequestTrace {
   const parent = readTraceparent(header);
   const sampled = (followsClient ? parent?.sampled : undefined) ?? Math.random() < ratio;

@@ -1,6 +1,6 @@
 /**
  * Token usage of one answer. The node's counts are checked against bounds, because usage is billed. If the node does not
- * report usage, it is estimated and marked so.
+ * report usage, it is estimated and marked as an estimate.
  */
 
 import type { AskedFacts } from './asked.ts';

@@ -33,7 +33,7 @@ const emptyBlocks = {
 export class ContentBlocks {
   readonly #showsThinking: boolean;
   readonly #memory: MemoryBudget;
-  /** Accounts for the text held since the first tool call. Undefined before it, when text passes through at once. */
+  /** Accounts for the text held since the first tool call. Undefined before that call, while text passes through at once. */
   #held: HeldText | undefined;
   readonly #calls: Call[] = [];
   #current = 0;

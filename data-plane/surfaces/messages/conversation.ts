@@ -1,7 +1,7 @@
 /**
  * Converts a conversation of the Anthropic-style API to messages for a node. Adjacent turns with the same role are joined.
- * Tool results become separate messages before the rest of the user's turn, and their images follow as part of it. If a
- * node's messages cannot express the order of the content, the request is refused and the refusal names the path.
+ * Tool results become separate messages before the rest of the user's turn, and images in tool results become part of that
+ * rest. If a node's messages cannot express the order of the content, the request is refused and the refusal names the path.
  */
 import type {
   AssistantBlock,
@@ -21,7 +21,7 @@ export interface Conversation {
   readonly messages: readonly ChatMessage[];
   /** Path of the first image in the body that the caller sent. */
   readonly imagePath: Path | undefined;
-  /** Path, in the caller's body, of a last turn by the assistant, which the model is to continue. Undefined otherwise. */
+  /** Path in the caller's body of a final assistant turn, which the model is to continue. Undefined if there is none. */
   readonly prefillPath: Path | undefined;
 }
 
@@ -74,7 +74,7 @@ function joinTurns(system: Instructions | undefined, turns: readonly Turn[]): Me
       'content',
     ]);
     const last = joined[joined.length - 1];
-    // Blocks with equal roles have equal types, as the schema ensures.
+    // Blocks of turns with the same role have the same types, as the schema ensures.
     if (last?.role === turn.role) (last.blocks as typeof blocks).push(...blocks);
     else joined.push({ role: turn.role, blocks } as MergedTurn);
   }
@@ -89,7 +89,7 @@ function placeBlocks<B>(
   return content.map((block, index) => ({ block, path: [...path, index] }));
 }
 
-/** Joins all system blocks into one message. Engines would join them without a separator. */
+/** Joins all system blocks into one message with separators, which engines would leave out. */
 function systemMessages(blocks: readonly BlockWithPath<TextBlock>[]): ChatMessage[] {
   const content = joinTexts(blocks.map(({ block }) => block.text));
   return content === '' ? [] : [{ role: 'system', content }];

@@ -1,4 +1,4 @@
-/** Writes the events of a streamed Anthropic-style message. The first contains the prompt's tokens if they are known. */
+/** Writes the events of a streamed Anthropic-style message. The first contains the number of prompt tokens, if known. */
 
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts } from '../common/chat-parts.ts';

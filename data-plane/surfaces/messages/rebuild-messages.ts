@@ -1,6 +1,6 @@
 /**
- * Builds an Anthropic-style message from a node's chat completion, copying only known fields, so that nothing reveals where
- * it ran. Throws `NodeFailure` if the answer is not a completion or if a tool call's input is not an object.
+ * Builds an Anthropic-style message from a node's chat completion. Copies only known fields, so that nothing reveals where
+ * the model ran. Throws `NodeFailure` if the node's response is not a completion or if a tool call's input is not an object.
  */
 
 import { rebuildChat } from '../chat/rebuild-chat.ts';

@@ -27,7 +27,7 @@ export interface MessagesContext {
   readonly stopSequences: readonly string[];
 }
 
-/** Maximum length of a stop sequence that an answer can name, which bounds the context. Nodes also get longer ones. */
+/** Maximum length of a stop sequence that an answer can name. It bounds the context; nodes also get longer sequences. */
 const stopSequenceCharactersMax = 1024;
 
 /** Validates a request for a message. Throws `UnsupportedShapeError` with the JSON path of the first unsupported field. */

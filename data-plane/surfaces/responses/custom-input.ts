@@ -8,7 +8,7 @@ import { parseText } from '../common/answer-json.ts';
 import { noArguments } from '../common/chat-parts.ts';
 import { NodeFailure } from '../common/node-failure.ts';
 
-/** Maximum length of the input. It must be held until its end, and a node may stream for as long as it likes. */
+/** Maximum length of the input, all of which must be held, because a node may stream for as long as it likes. */
 const charactersMax = 4 * 1024 * 1024;
 
 const opening = '{"input":"';

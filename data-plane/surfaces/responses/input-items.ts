@@ -1,7 +1,7 @@
 /**
  * Converts the input items of a request to messages for a node. All instructions become one system message at the start,
  * because templates refuse or drop a second one. Consecutive reasoning, texts and calls of the assistant become one message.
- * The outputs of its calls follow directly, and then whatever came between them.
+ * The outputs of these calls follow directly, and then everything that came between them.
  */
 import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
 import type { ResponsesFields } from '../../../schemas/api/responses.ts';
@@ -22,7 +22,7 @@ export interface InputChat {
   readonly messages: readonly ChatMessage[];
   /** Path of the first image in the body that the caller sent. */
   readonly imagePath: Path | undefined;
-  /** Path, in the caller's body, of a last item by the assistant, which the model is to continue. Undefined otherwise. */
+  /** Path in the caller's body of a final assistant item, which the model is to continue. Undefined if there is none. */
   readonly prefillPath: Path | undefined;
 }
 
@@ -167,7 +167,7 @@ class ItemReader {
     });
   }
 
-  /** Adds a call's output. Tool messages cannot contain images, so they follow the outputs as a message of the user. */
+  /** Adds a call's output. Tool messages cannot contain images, so images follow the outputs in a user message. */
   #output({ call_id: id, output }: OutputItem, path: Path): void {
     const turn = this.#turn;
     if (turn?.open.delete(id) !== true)
@@ -181,7 +181,7 @@ class ItemReader {
     if (images.length > 0) turn.later.push({ role: 'user', content: images });
   }
 
-  /** Reads the decrypted reasoning, or else its plain text. Empty if there is neither; then only the reasoning is lost. */
+  /** Returns the decrypted reasoning, or else its plain text, or else an empty text, so that only the reasoning is lost. */
   #thoughtsOf({ encrypted_content: sealed, content, summary }: ReasoningItem): string {
     const opened =
       sealed === undefined || this.#sealKey === undefined ? undefined : openThoughts(sealed, this.#sealKey);

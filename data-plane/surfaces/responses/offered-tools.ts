@@ -1,6 +1,6 @@
 /**
  * Converts the tools in a request to functions for a node, and function names in the answer back. A tool in a namespace gets
- * a name made of both. A custom tool becomes a function with its text as the only argument.
+ * a name made of the namespace and the tool's name. A custom tool becomes a function whose only argument is a text.
  */
 import { createHash } from 'node:crypto';
 import type { FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';
@@ -66,7 +66,7 @@ export function offeredTools({ tools, tool_choice: choice }: ResponsesFields): O
   for (const [index, tool] of (tools ?? []).entries()) {
     if (tool.type === 'function' || tool.type === 'custom') add(tool, ['tools', index]);
     else if (tool.type === 'namespace')
-      // Only the first tool of a namespace carries its description, so that the model reads it once.
+      // Only the first tool of a namespace carries the namespace's description, so that the model reads it once.
       for (const [at, inner] of tool.tools.entries())
         add(inner, ['tools', index, 'tools', at], tool.name, at === 0 ? tool.description : undefined);
   }

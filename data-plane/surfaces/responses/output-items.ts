@@ -1,7 +1,6 @@
 /**
- * Builds the items of an answer of the Responses API, for streamed and whole answers alike. Reasoning and text pass through
- * at once, until the first tool call. Tool calls are written one after the other, and text that follows a call waits until
- * the end.
+ * Builds the output items of a Responses API response, whether streamed or whole. Reasoning and text pass through at once,
+ * until the first tool call. Tool calls are written one after the other, and text that follows a call waits until the end.
  */
 import type { FinishReason } from '../common/chat-parts.ts';
 import { type HeldText, renderedLength } from '../common/held-text.ts';
@@ -15,7 +14,7 @@ import { sealThoughts } from './sealed-thoughts.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.ts';
 
-/** Maximum length of an answer's text. The last event repeats the text, so all of it is held however long a node streams. */
+/** Maximum length of an answer's text, all of which must be held, because the last event repeats it. */
 const charactersMax = 4 * 1024 * 1024;
 /** Memory for an item or a part in addition to its text, counted in characters. */
 const partCharacters = 1024;

@@ -1,6 +1,6 @@
 /**
- * Builds an answer of the Responses API from a node's chat completion, copying only known fields, so that nothing reveals
- * where it ran. Throws `NodeFailure` if the node's answer is not a completion or if a tool call's input is invalid.
+ * Builds a Responses API response from a node's chat completion. Copies only known fields, so that nothing reveals where the
+ * model ran. Throws `NodeFailure` if the node's response is not a completion or if a tool call's input is invalid.
  */
 
 import { rebuildChat } from '../chat/rebuild-chat.ts';

@@ -14,7 +14,7 @@ export class ResponseEvents {
     this.#frames.push(`${head}${response}}\n\n`);
   }
 
-  /** Adds a delta, as most events are. `head` is the constant start that all deltas of a text share. */
+  /** Adds a delta, the most common event. `head` is the constant start that all deltas of a text share. */
   addDelta(head: string, delta: string): void {
     this.#frames.push(`${head}${this.#next++},"delta":${JSON.stringify(delta)}}\n\n`);
   }

@@ -1,4 +1,4 @@
-/** Writes the events of a streamed answer of the Responses API. The last one contains the usage and all items. */
+/** Writes the events of a streamed Responses API response. The last one contains the usage and all items. */
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
 import { HeldText } from '../common/held-text.ts';

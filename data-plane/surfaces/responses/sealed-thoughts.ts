@@ -4,7 +4,7 @@
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 
-/** Maximum bytes of reasoning that is encrypted. Longer reasoning is left out, because a part could not be decrypted. */
+/** Maximum size of reasoning to encrypt. Longer reasoning is left out, because a part of it could not be decrypted. */
 export const sealedBytesMax = 256 * 1024;
 
 const cipher = 'aes-256-gcm';
@@ -23,7 +23,7 @@ export function sealThoughts(text: string, key: string): string | undefined {
   return prefix + Buffer.concat([nonce, sealing.getAuthTag(), sealed]).toString('base64url');
 }
 
-/** Decrypts reasoning. Returns undefined if the key is another one or the text has been changed. Never throws. */
+/** Decrypts reasoning. Returns undefined if the key is wrong or the text has been changed. Never throws. */
 export function openThoughts(sealed: string, key: string): string | undefined {
   if (!sealed.startsWith(prefix) || sealed.length > sealedCharactersMax) return undefined;
   const bytes = Buffer.from(sealed.slice(prefix.length), 'base64url');

@@ -1,6 +1,6 @@
 /**
  * Converts a body of POST /v1/responses to a chat request for any node, or throws `UnsupportedShapeError` (specification,
- * Errors 2). Engines have versions of this API too. They are not used, because they differ and need stored state.
+ * Errors 2). Engines' own versions of this API are not used, because they differ and need stored state.
  */
 import { type ResponsesFields, responsesRequestSchema } from '../../../schemas/api/responses.ts';
 import type { ChatBody, ChatNeed, WholeChat } from '../common/asked.ts';

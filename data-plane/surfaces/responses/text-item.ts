@@ -35,7 +35,7 @@ interface Part {
 }
 
 export interface ItemPlace {
-  /** Unique end of the id of the item at this place. */
+  /** Suffix that makes the id of the item unique. */
   readonly unique: string;
   readonly outputIndex: number;
 }
