@@ -75,9 +75,7 @@ export async function openTraceExport(
   };
 }
 
-/**
- * Generates span ids by returning those already sent to a node, because a span is created only after its request has ended.
- */
+/** Id generator that returns the ids already sent to a node, because a span is created only after its request has ended. */
 class PlannedIds {
   traceId = '';
   spanId: string | undefined;

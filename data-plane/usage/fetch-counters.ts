@@ -1,8 +1,7 @@
 /**
  * Fetches the counters of all gateways from a control plane, for a gateway that has no copy of them. The response contains
- * one line with the position that the control plane has reached in the topic, and one line per record. The response is
- * untrusted, so only valid records within the bounds are used. If no control plane answers, the topic is read from its
- * beginning.
+ * one line with the position that the control plane has reached in the topic, and one line per record. It is untrusted, so
+ * only valid records within the bounds are used. If no control plane answers, the topic is read from its beginning.
  */
 import { StringDecoder } from 'node:string_decoder';
 import { adminPrefix, operationRoute } from '../../schemas/admin/admin-routes.ts';

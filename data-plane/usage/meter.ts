@@ -83,7 +83,7 @@ export class Meter {
   readonly #waiters = new Map<string, Set<() => void>>();
   readonly #backlog: Backlog;
   readonly #writer: UsageWriter;
-  /** State that the usage worker reported last. */
+  /** Latest state that the usage worker has reported. */
   #worker: Extract<UsageWorkerEvent, { kind: 'state' }> = {
     kind: 'state',
     taken: 0,
@@ -127,7 +127,7 @@ export class Meter {
     return this.#worker.unshipped + this.#backlog.recorded - this.#writer.rowsBefore(this.#worker.taken);
   }
 
-  /** Records the usage of a completely delivered answer, or of a visitor's incomplete one. Returns at once, never throws. */
+  /** Records the usage of a fully delivered answer, or of a visitor's incomplete answer. Returns at once and never throws. */
   record(request: MeteredRequest): void {
     const { owner, atMs, capacity } = request;
     const row = rowOf(request);
@@ -156,13 +156,13 @@ export class Meter {
     return loaded.then((results) => results.every((isKnown) => isKnown));
   }
 
-  /** Tokens that count against a period's allowance (specification, Limits 4), with the latest. It begins on `period`. */
+  /** Number of tokens used of the allowance for the period that begins on `period` (specification, Limits 4). */
   poolTokens(organisation: string, period: string): number {
     const used = this.#used(accountOfOrganisation(organisation, period));
     return Math.max(used + (this.#options.adjustmentOf?.(organisation, period) ?? 0), 0);
   }
 
-  /** Number of tokens that count in the billing period of `atMs`. The date `anchor` determines where periods begin. */
+  /** Number of tokens used in the billing period that contains `atMs`. The date `anchor` determines where periods begin. */
   poolTokensAt(organisation: string, anchor: string, atMs: number): number {
     return this.poolTokens(organisation, billingPeriod(anchor, atMs).start);
   }
@@ -177,7 +177,7 @@ export class Meter {
     return this.#used(accountOfNetwork(network, atMs));
   }
 
-  /** Handles a message from the usage worker. Messages must be passed on in the order in which they were sent. */
+  /** Handles a message from the usage worker. Messages must be passed in the order in which they were sent. */
   onEvent(event: Extract<UsageWorkerEvent, { kind: 'state' | 'totals' }>): void {
     if (event.kind === 'state') {
       this.#worker = event;
@@ -230,9 +230,9 @@ export class Meter {
   }
 
   /**
-   * Stores the account's limit. Returns whether the use must be published at once. That is so for visitors, because other
-   * gateways must know of a turn before the next one. It is also so for others near the end of their allowance, if this
-   * gateway may hold half of the use that is still unpublished.
+   * Stores the account's limit. Returns whether the use must be published at once. That is always so for visitors, because
+   * other gateways must know of a turn before the next one. For other accounts, it is so near the end of the allowance, if
+   * this gateway may hold half of the use that is still unpublished.
    */
   #isUrgent(
     owner: UsageOwner,
@@ -273,7 +273,7 @@ function accountOf(owner: { organisation: string; anchor: string }, atMs: number
   return accountOfOrganisation(owner.organisation, billingPeriod(owner.anchor, atMs).start);
 }
 
-/** Accounts in which a visitor's request counts. */
+/** Accounts in which a visitor's request is counted. */
 function accountsOfVisitor({ visitor, network, admittedMs }: VisitingOwner, nowMs: number): Account[] {
   const atMs = admittedMs ?? nowMs;
   const own = [accountOfVisitor(visitor, atMs), accountOfVisitors(atMs)];

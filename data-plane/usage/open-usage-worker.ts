@@ -1,7 +1,7 @@
 /**
- * Builds the usage worker and serves it on a message port. The worker opens from the files of the data folder alone, and
- * catches up when the usage log becomes reachable. The publisher ships the outbox to the usage log, and gateways exchange
- * counters, so no gateway reads the rows of another.
+ * Builds the usage worker and serves it on a message port. To open, the worker needs only the files of the data folder; it
+ * catches up once the usage log is reachable. The publisher ships the outbox to the usage log, and gateways exchange
+ * counters, so no gateway reads another gateway's rows.
  */
 import { join } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
@@ -20,7 +20,7 @@ import { Publisher } from './publisher.ts';
 import { UsageWorker } from './usage-worker.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
-/** Maximum time in ms to wait for the usage log when closing. The next start ships the rows that are left then. */
+/** Maximum time in ms to wait for the usage log when closing. The next start ships the remaining rows. */
 const drainTimeoutMs = 2_000;
 
 export interface UsageWorkerOptions {

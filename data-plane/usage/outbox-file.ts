@@ -1,7 +1,7 @@
 /**
- * Database of the outbox, `outbox.db`. Stores the counters, and how far the row log is counted and shipped. Cannot be
- * restored from anything else. A power cut may lose the last transactions only if counting the row log again gives the same
- * sums and numbers. All other transactions are flushed to disk before `write` returns.
+ * Database of the outbox, `outbox.db`. Stores the counters, and how far the row log has been counted and shipped. It cannot
+ * be restored from anything else. A power cut may lose the last transactions only if counting the row log again gives the
+ * same sums and numbers. All other transactions are flushed to disk before `write` returns.
  */
 import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
@@ -61,7 +61,7 @@ export interface RowPlace {
   readonly replica: string;
 }
 
-/** Place up to which the row log is counted. */
+/** Place up to which the row log has been counted. */
 export interface TakenPlace {
   readonly taken: number;
   readonly incarnation: string;
@@ -85,7 +85,7 @@ export interface OpenedFile {
   readonly quarantinedAs?: string;
 }
 
-/** Opens the file or creates it. A damaged file is renamed and never written to again. Throws the errors of sqlite.ts. */
+/** Opens the file or creates it. A damaged file is renamed and never written to again. Throws errors from `sqlite.ts`. */
 export function openOutboxFile(path: string, nowMs: number): OpenedFile {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -142,7 +142,7 @@ export class OutboxFile {
     this.#try(() => this.ledger.startProcess(id));
   }
 
-  /** Advances in the row log and adds its rows to the counters, in one transaction. */
+  /** Moves the counted place in the row log forward and adds the rows in between to the counters, in one transaction. */
   write({ taken, entries, marks, shipped, oldest }: Batch, nowMs: number): void {
     const { taken: position, incarnation, nextN } = taken;
     const kept = this.marks.filter((_, at) => (this.marks[at + 1]?.position ?? Infinity) > oldest);

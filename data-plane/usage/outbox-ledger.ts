@@ -1,6 +1,6 @@
 /**
  * Counters of the usage that this data folder has recorded, by subject and period. They are tables of `outbox.db` and change
- * in the transaction that counts the usage rows. The folder counts as a replica. Its id is created with the file, and
+ * in the transaction that counts the usage rows. The folder counts as a replica, whose id is created with the file and
  * replaced after a conflict with another folder.
  */
 import { randomUUID } from 'node:crypto';
@@ -27,7 +27,7 @@ CREATE TABLE counter (
 ) STRICT, WITHOUT ROWID;
 `;
 
-/** Number of the most recent visitors, and of networks, whose counters are kept. Older ones start again at zero. */
+/** Number of visitors, and of networks, whose counters are kept: the most recent. Others start again at zero. */
 const latestMax = 10_000;
 /** Number of visitors, or networks, above `latestMax` at which the oldest are removed. */
 const latestSlack = 1000;
@@ -72,7 +72,7 @@ export class OutboxLedger implements CounterLedger {
     this.#processes.add(id);
   }
 
-  /** Adds to the counters. Must be called in the transaction that counts the rows, and `hold` after that is committed. */
+  /** Adds to the counters. Call this in the transaction that counts the rows, and `hold` after that transaction's commit. */
   write(entries: readonly CounterEntry[], nowMs: number): void {
     for (const [subject, period, tokens, turns] of entries)
       this.#add.run(this.replica, subject, period, tokens, turns, nowMs);

@@ -1,7 +1,7 @@
 /**
- * Outbox for usage rows. Follows the data folder's row log (usage-log.ts), counts its rows and hands them to the publisher.
- * Each start of the process is an incarnation with its own id. The rows of an incarnation are numbered without gaps in the
- * order of the log, so every reading gives them the same numbers. If a process ended before its rows were counted, the next
+ * Outbox for usage rows. Reads the data folder's row log (usage-log.ts) as it grows, counts its rows and passes them to the
+ * publisher. Each start of the process is an incarnation with its own id. The rows of an incarnation are numbered without
+ * gaps in log order, so every reading gives them the same numbers. If a process ended before its rows were counted, the next
  * start counts them under the old id. A failed write is retried, and never fails a request that was already answered.
  */
 import { randomUUID } from 'node:crypto';
@@ -25,7 +25,7 @@ const retryMsMax = 2_000;
 
 export interface OutboxOptions {
   readonly path: string;
-  /** Maximum number of rows that are not on the usage log. If there are more, requests are refused. */
+  /** Maximum number of rows that are not on the usage log yet. If there are more, requests are refused. */
   readonly rowsMax?: number;
   /** Returns the wall-clock time in ms since 1970. */
   readonly now?: () => number;
@@ -33,7 +33,7 @@ export interface OutboxOptions {
   readonly onError?: (error: Error) => void;
 }
 
-/** Opens the outbox of a data folder, or creates it. Throws the errors of shared/runtime/sqlite.ts. */
+/** Opens the outbox of a data folder, or creates it. Throws errors from `shared/runtime/sqlite.ts`. */
 export function openOutbox(options: OutboxOptions): Outbox {
   const { file, quarantinedAs } = openOutboxFile(options.path, (options.now ?? wallClockMs)());
   if (quarantinedAs !== undefined)
@@ -105,13 +105,13 @@ export class Outbox {
     return this.#retryMs > 0 || this.unshipped >= (this.#options.rowsMax ?? rowsMaxDefault);
   }
 
-  /** Must be called when all rows before `position` are in the log. Counts them, unless a failed write awaits its retry. */
+  /** Must be called when all rows before `position` are in the log. Counts them, unless a failed write is being retried. */
   follow(position: number): void {
     this.#end = Math.max(this.#end, position);
     if (this.#retryMs === 0) this.flush();
   }
 
-  /** Counts all rows in the log. If that fails, returns false, and it is tried again later. */
+  /** Counts all rows in the log. If that fails, returns false and retries later. */
   flush(): boolean {
     if (this.#closed) return false;
     clearTimeout(this.#timer);
@@ -163,7 +163,7 @@ export class Outbox {
     if (this.#shipper.isAhead) this.#schedule(acknowledgedMs);
   }
 
-  /** Ships the rows from number `n` on again. Returns false if another gateway recorded them or they are no longer kept. */
+  /** Ships the rows again from number `n` on. Returns false if another gateway recorded them or they are no longer kept. */
   reship(incarnation: string, n: number): boolean {
     if (!this.#shipper.reship(incarnation, n)) return false;
     this.#onDurable();
@@ -175,7 +175,7 @@ export class Outbox {
     return [...new Set([...this.file.marks.map(({ incarnation }) => incarnation), this.incarnation])];
   }
 
-  /** Counts the rows that are left in the log, and closes the files. */
+  /** Counts the remaining rows in the log and closes the files. */
   close(): void {
     if (this.#closed) return;
     this.flush();

@@ -18,9 +18,9 @@ const retryMsMax = 5_000;
 export interface UsagePublisherOptions {
   readonly outbox: Outbox;
   readonly partitions: number;
-  /** Authenticates records, with the current gateway token. This includes rows that earlier processes recorded. */
+  /** Authenticates records with the current gateway token, even if an earlier process recorded their rows. */
   readonly mac: RecordMac;
-  /** Opens a partition of the usage log. `mustExist` is true if this process has already had it open. */
+  /** Opens a partition of the usage log. `mustExist` is true if this process has opened it before. */
   readonly open: (partition: number, mustExist: boolean) => Promise<ControlLog>;
   /** Called when appends begin to fail, and when they succeed again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
@@ -30,7 +30,7 @@ export class Publisher {
   readonly #options: UsagePublisherOptions;
   readonly #stop = new AbortController();
   readonly #logs = new Map<number, ControlLog>();
-  /** Partitions that this process has already had open. */
+  /** Partitions that this process has opened before. */
   readonly #opened = new Set<number>();
   #wake: () => void = () => undefined;
   #running: Promise<void> | undefined;
@@ -55,7 +55,7 @@ export class Publisher {
     const { outbox } = this.#options;
     outbox.flush();
     const until = performance.now() + timeoutMs;
-    // Check for an earlier stop, after which nothing is shipped and `sleep` returns at once. The loop would never pause.
+    // Check for an earlier stop, because then nothing is shipped and `sleep` returns at once, so the loop would never pause.
     while (!this.#stop.signal.aborted && outbox.unshipped > 0 && performance.now() < until)
       await sleep(10, this.#stop.signal);
     this.#stop.abort();
@@ -69,7 +69,7 @@ export class Publisher {
     const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
     let shippedMs = Number.NEGATIVE_INFINITY;
     const { outbox, partitions } = this.#options;
-    // Open the partition before there are rows. From then on, `mustExist` keeps a log that was moved away from being recreated.
+    // Open the partition before there are rows. `mustExist` is set from then on, so a log moved away is not recreated.
     await this.#open(usagePartition(outbox.incarnation, partitions)).catch(() => undefined);
     while (!this.#stop.signal.aborted) {
       try {

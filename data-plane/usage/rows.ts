@@ -13,7 +13,7 @@ export type RecordedUsage = NewUsage & VisitFacts;
 interface ReadUsage {
   /** Sums that the row adds to the counters. */
   readonly entries: readonly CounterEntry[];
-  /** Row as JSON. Undefined if the text is not a row, and so takes no number. All later builds must decide this alike. */
+  /** Row as JSON. Undefined if the text is not a row, and so gets no number. Later builds must decide this the same way. */
   readonly row: string | undefined;
   /** Reason for which the row was refused. A refused row is not counted. */
   readonly fault?: string;

@@ -1,4 +1,4 @@
-/** Format of a group in a segment file: a head with a checksum, ids, and text. Also the format of the file's name. */
+/** Format of a group in a segment file (a head with a checksum, ids, and text), and of the names of segment files. */
 import { promisify } from 'node:util';
 import { crc32, deflateRaw } from 'node:zlib';
 

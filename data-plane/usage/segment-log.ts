@@ -1,10 +1,10 @@
 /**
- * Log of records in append-only files, called segments. Its size and age are bounded. Each record has a number, its position,
- * which continues over restarts. A segment's file name is the position of its first record.
+ * Log of records in append-only files, called segments. Its size and age are bounded. Each record has a number, its position;
+ * the numbers continue after a restart. A segment's file name is the position of its first record.
  *
- * Records are written in groups. A group is one write with a checksum. Once it is written, `kill -9` does not lose it, and
- * damage to it affects no other group. Each process begins a new segment, so existing ones never change. The log does not
- * flush files to disk.
+ * Records are written in groups. A group is one write with a checksum. Once a group is written, `kill -9` does not lose it,
+ * and damage to one group affects no other. Each process begins a new segment, so existing ones never change. The log does
+ * not flush files to disk.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open, readdir, readFile, rm } from 'node:fs/promises';
@@ -41,7 +41,7 @@ export interface SegmentLogOptions extends SegmentBounds {
   readonly heading: string;
   /** Lowest position at which the log may continue, even if it has been emptied since. */
   readonly from: number;
-  /** Returns a position. Segments that contain records from there on are not removed. */
+  /** Returns the position from which records must be kept. Segments that contain such records are not removed. */
   readonly keptFrom: () => number;
   /** Whether a segment reserves its space when it begins, so that even on a full disk half a segment can be written. */
   readonly isAllocated: boolean;
@@ -74,7 +74,7 @@ interface Segment {
   /** Position of the segment's first record. */
   readonly first: number;
   bytes: number;
-  /** Time of the latest record. For a segment of an earlier process, time of its last write. In ms since 1970. */
+  /** Time of the latest record, or of the last write if an earlier process wrote the segment, in ms since 1970. */
   lastMs: number;
   /** Age in ms at the monotonic time `nowMs`, which is undefined until an earlier process's segment is first checked. */
   ageAt: { nowMs: number | undefined; readonly ageMs: number };
@@ -84,7 +84,7 @@ interface Segment {
 interface OpenSegment extends Segment {
   readonly handle: FileHandle;
   readonly beganMs: number;
-  /** Time by the monotonic clock at which the file last had its name, in ms. */
+  /** Time at which the file was last seen under its name, in monotonic ms. */
   namedMs: number;
 }
 
@@ -222,7 +222,7 @@ export class SegmentLog {
     await written?.handle.close().catch(() => undefined);
   }
 
-  /** Returns the segments, and searches for those of earlier processes first. If a search fails, the next call repeats it. */
+  /** Returns the segments, after finding those of earlier processes. If a search fails, the next call repeats it. */
   async #found(): Promise<Segment[]> {
     this.#finding ??= this.#find();
     try {

@@ -67,7 +67,7 @@ export class SegmentReader {
     return this.#segments().map((first) => join(this.#folder, nameOf(first)));
   }
 
-  /** Paths that are named like segments but cannot be any: oversized files, and pipes and the like, which would block. */
+  /** Paths named like segments that are something else: oversized files, and pipes and the like, which would block. */
   get otherPaths(): string[] {
     return this.paths.filter((path) => {
       const found = lstatSync(path);
@@ -95,7 +95,7 @@ export class SegmentReader {
     }
   }
 
-  /** Text of a group. Undefined if it is unreadable or ends before the position that is wanted. */
+  /** Text of a group. Undefined if it is unreadable or ends before the wanted position. */
   #groupOf(frame: Frame, file: OpenFile): ReadSegmentGroup | undefined {
     const { position, count, form } = frame;
     if (count === 0) [file.heading, file.form] = [textOf(frame) ?? '', form];
@@ -106,7 +106,7 @@ export class SegmentReader {
     return { position, count, text, heading: file.heading, segment: file.first };
   }
 
-  /** Whether the rest of the file is anything but groups, or the file has no heading. */
+  /** Whether the rest of the file contains anything but groups, or the file has no heading. */
   get hasRest(): boolean {
     const file = this.#file;
     if (file === undefined || fstatSync(file.fd).size === 0) return false;
@@ -154,7 +154,7 @@ export class SegmentReader {
     return { first, fd, heading: '', form: 0, offset: 0, bytes, bytesFrom: 0 };
   }
 
-  /** Flushes the folder. Without a file's name, flushing the file is useless. */
+  /** Flushes the folder, because flushing a file is useless if its name is lost. */
   #syncFolder(): void {
     const fd = openSync(this.#folder, constants.O_RDONLY);
     fsyncSync(fd);

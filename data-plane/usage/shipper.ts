@@ -88,7 +88,7 @@ export class Shipper {
     this.#reader.close();
   }
 
-  /** Collects rows of one incarnation before `end`. None if the next rows are not of the wanted incarnation. */
+  /** Collects rows of one incarnation before `end`. Returns none if the next rows belong to an unwanted incarnation. */
   #rows(
     from: RowPlace,
     end: number,

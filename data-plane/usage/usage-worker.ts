@@ -1,7 +1,7 @@
 /**
- * Lets the outbox follow the row log, and reports what all gateways have counted for an account. Runs in a thread of its own,
- * so that neither disk flushes nor other gateways' records delay a request. The message that settles a row also contains the
- * new total. So a receiver that handles messages in order counts each row exactly once.
+ * Keeps the outbox in step with the row log, and reports each account's total over all gateways. Runs in its own thread, so
+ * that neither disk flushes nor other gateways' records delay a request. The message that reports a row as counted also
+ * contains the new total, so a receiver that handles messages in order counts each row exactly once.
  */
 import type { CounterEntry, UsageGapEntry } from '../../schemas/records/limits.ts';
 import type { CounterFeedCounts } from '../../shared/limits/counter-feed.ts';

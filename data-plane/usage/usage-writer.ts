@@ -1,7 +1,7 @@
 /**
  * Writes usage rows to the row log. Runs on the main thread, but never waits for the disk. Rows that are recorded during a
- * write go into the next. Each message to the usage worker wakes its thread, so the worker is told of new rows only ten times
- * a second, or at once if an allowance is nearly used up.
+ * write go into the next write. Each message to the usage worker wakes its thread, so the worker is told of new rows only ten
+ * times a second, or at once if an allowance is nearly used up.
  */
 import type { SegmentLog } from './segment-log.ts';
 import { append } from './usage-log.ts';
@@ -26,7 +26,7 @@ export class UsageWriter {
   readonly #options: UsageWriterOptions;
   /** Position in the log of this process's first row. */
   #from: number | undefined;
-  /** Rows that no write has taken yet, as text. */
+  /** Rows that are not part of any write yet, as text. */
   #rows = '';
   #count = 0;
   #isUrgent = false;
@@ -72,7 +72,7 @@ export class UsageWriter {
     if (this.#writing === undefined) this.#groupTimer ??= setTimeout(() => this.#begin(), groupMs);
   }
 
-  /** Stores an account's limit and adds a row's tokens. Returns the account's tokens of which the worker does not know. */
+  /** Stores an account's limit and adds a row's tokens. Returns the number of tokens that the worker does not know of. */
   useLimit(key: string, limit: number | null, tokens: number): number {
     const sum = (this.#limits.get(key)?.tokens ?? 0) + tokens;
     this.#limits.set(key, { limit, tokens: sum });

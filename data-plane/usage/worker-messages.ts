@@ -25,21 +25,21 @@ export type AccountLimit = readonly [key: string, limit: number | null];
 export type UsageWorkerRequest =
   /** Says that the row log contains all rows before this position. */
   | { readonly kind: 'written'; readonly position: number; readonly limits: readonly AccountLimit[] }
-  /** Requests the total of an account. The answer is `totals`, now and whenever the total changes. */
+  /** Requests the total of an account. The reply is `totals`, now and whenever the total changes. */
   | { readonly kind: 'total'; readonly account: Account }
   /** Says that the main thread has dropped all totals. Only those requested from now on are sent. */
   | { readonly kind: 'forget' }
-  /** Ships the remaining rows, for at most two seconds, and closes the files. The answer is `closed`. */
+  /** Ships the remaining rows, for at most two seconds, and closes the files. The reply is `closed`. */
   | { readonly kind: 'close' };
 
 /** Message from the worker to the main thread. */
 export type UsageWorkerEvent =
-  /** Says that the worker is open. Sent once, and before everything else but `log`. */
+  /** Says that the worker is open. Sent once, before all other messages except `log`. */
   | { readonly kind: 'opened'; readonly log: LogStart }
   /** Says why the worker could not be opened. Sent instead of `opened`. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
   | UsageWorkerState
-  /** `totals` are new totals of all gateways. Own amounts in `settled` are now contained in them, or were dropped. */
+  /** `totals` contains new totals of all gateways. They include own amounts in `settled`, unless these were dropped. */
   | { readonly kind: 'totals'; readonly settled: readonly Amount[]; readonly totals: readonly Amount[] }
   | ({ readonly kind: 'log' } & LoggedLine)
   /** Says that the worker has failed. Its thread ends. */

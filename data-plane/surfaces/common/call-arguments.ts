@@ -7,9 +7,7 @@ import { jsonDepthMax, jsonNamesMax, jsonValuesMax } from './json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
 export class CallArguments {
-  /**
-   * Number of names and values that arguments may still contain. The body's bounds count each call's arguments as one value.
-   */
+  /** Number of names and values that arguments may still contain. The body's bounds count a call's arguments as one value. */
   #names = jsonNamesMax;
   #values = jsonValuesMax;
 

@@ -75,9 +75,7 @@ export function leastChatTokens(body: ChatPromptFields): number {
   return least;
 }
 
-/**
- * Size of an embeddings request. Bounds apply to the largest input, because each input is a prompt. `textBytes` is the sum.
- */
+/** Size of an embeddings request. Bounds apply to the largest input, because each is its own prompt. `textBytes` is a sum. */
 export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSize {
   let largest = 0;
   let least = 0;

@@ -89,7 +89,7 @@ function placeBlocks<B>(
   return content.map((block, index) => ({ block, path: [...path, index] }));
 }
 
-/** Joins all system blocks into one message with separators, which engines would leave out. */
+/** Joins all system blocks into one message, because engines would join them without a separator. */
 function systemMessages(blocks: readonly BlockWithPath<TextBlock>[]): ChatMessage[] {
   const content = joinTexts(blocks.map(({ block }) => block.text));
   return content === '' ? [] : [{ role: 'system', content }];
