@@ -1,7 +1,4 @@
-/**
- * Tests how names are checked and escaped on the way from a person's input into the log, and on to terminals, pages and
- * files.
- */
+/** Tests how names are checked and escaped on the way from a person into the log, and on to terminals and pages. */
 import { expect, test } from 'vitest';
 import { toCsv } from '../console/lib/csv.ts';
 import { bodySchemas } from './admin/commands.ts';

@@ -66,10 +66,7 @@ export const fleetRows = {
       query: commandQuerySchema,
       answer: z.object({
         name: z.string(),
-        /**
-         * `forgotten` is the number of processes with this name, and `reporting` how many of them reported in the last ten
-         * seconds.
-         */
+        /** Number of processes with this name, and number of those that reported in the last ten seconds. */
         ...{ forgotten: z.int().min(0), reporting: z.int().min(0).optional() },
         dryRun: z.literal(true).optional(),
         position,

@@ -79,10 +79,7 @@ export const historyRows = {
       nextFrom: position.optional(),
       /** Value of `to` for the next page when listing the newest event first. Absent on the last page. */
       nextTo: position.optional(),
-      /**
-       * First position that a truncated history contains, on the last page only. Earlier events are available only in the
-       * log.
-       */
+      /** First position of a truncated history, on the last page only. Only the log contains earlier events. */
       historyFrom: position.optional(),
       /** Advice on how to read the events before `historyFrom`. */
       historyNext: z.string().optional(),

@@ -168,7 +168,6 @@ export const replicaStatusSchema = z.object({
   log: z.string().nullable(),
   position,
   digest: z.string(),
-  /** Digest of each table, by table name. */
   digests: z.record(z.string(), z.string()),
   foldVersion: z.int(),
   replica: z.string(),
@@ -267,9 +266,7 @@ export function written<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape
   return resource.extend(commandOutcomeShape);
 }
 
-/**
- * Returns the response schema of a command whose secret is shown only once. Dry runs and repeated commands omit the secret.
- */
+/** Returns the response schema of a command whose secret is shown once. Dry runs and repetitions omit the secret. */
 export function withSecret<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape>) {
   return resource.extend({ value: z.string().optional(), ...commandOutcomeShape });
 }

@@ -120,7 +120,6 @@ type NamesIn<Path extends string> = Path extends `${string}:${infer Name}/${infe
   : Path extends `${string}:${infer Name}`
     ? Name
     : never;
-/** Names of the parameters in an operation's path. */
 export type PathNames<Name extends OperationName> = NamesIn<AdminRoutes[Name]>;
 
 export const operationNames = Object.keys(adminRoutes) as readonly OperationName[];

@@ -25,7 +25,6 @@ export interface Many {
 export interface OperationRow {
   readonly summary: string;
   readonly access: Access;
-  /** Schema of the path parameters, if the path has any. */
   readonly params?: z.ZodObject;
   readonly query?: z.ZodType;
   readonly body?: z.ZodType;
@@ -99,7 +98,6 @@ export const pageQuerySchema = readQuerySchema.extend({
   after: cursorInQuery.optional(),
 });
 
-/** Returns the body schema of an operation's bulk form. */
 export function manyBody({ body = z.never(), many }: Pick<OperationRow, 'body' | 'many'>): z.ZodType {
   return z.strictObject({
     items: z
@@ -120,9 +118,7 @@ export function read<const Row extends Parts>(access: Access, summary: string, r
   return { access, summary, query: readQuerySchema, past: true as const, ...row };
 }
 
-/**
- * Declares an operation that reads a definition. The response may also contain the definition as an open change alters it.
- */
+/** Declares a read of a definition. The response may also contain the definition as an open change alters it. */
 export function definition<const Row extends Parts & { readonly answer: z.ZodObject }>(
   access: Access,
   summary: string,

@@ -37,7 +37,6 @@ const strictPlaceSchema = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('organisation'), id: idSchema }),
 ]);
 
-/** Schemas of path parameters, by the kind of thing that they identify. */
 export const pathSchemas = {
   none: z.strictObject({}),
   id: z.strictObject({ id: idSchema }),

@@ -32,9 +32,7 @@ const recordedGroupSchema = z.object({
   operation: z.string().optional(),
   from: answerSchema,
   to: answerSchema,
-  /**
-   * Number of requests in the group. If only a sample was decided again, this counts all requests that the sample represents.
-   */
+  /** Number of requests in the group. If only a sample was decided again, all requests that it stands for count. */
   requests: count,
   /** Ids of some of the requests, for `headgate explain --request`. Empty if only traffic reports contain the requests. */
   examples: z.array(requestIdSchema),
@@ -78,10 +76,7 @@ export const effectSchema = z.object({
       lost: z.array(idSchema),
       /** Gateways that did not respond or do not store decisions. Their traffic reports are used instead. */
       gatewaysSilent: z.array(z.string()),
-      /**
-       * Silent gateways without a readable traffic report, so nothing is known about their requests. Absent if there are
-       * none.
-       */
+      /** Silent gateways without a readable traffic report, so that their requests are unknown. Absent if none. */
       gatewaysUnseen: z.array(z.string()).optional(),
       groups: z.array(recordedGroupSchema),
       /** Set if there are more groups than `groups` contains. */

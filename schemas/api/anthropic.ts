@@ -91,7 +91,6 @@ const messagesShape = {
 
 const removed = carried(z.never({ error: 'is not a field of this anthropic-version' }));
 
-/** Schema of a message request in each API version. */
 export const messagesRequestSchemas = {
   '2023-06-01': z.strictObject({
     ...messagesShape,

@@ -69,7 +69,6 @@ export const chatFields = {
 type Rows = typeof chatFields;
 type Carried<T> = T extends z.ZodType ? ReturnType<typeof carried<T>> : never;
 
-/** Fields of the request schema that contain settings. */
 export const chatFieldsShape = Object.fromEntries(
   Object.entries(chatFields).map(([name, { schema }]) => [name, carried(schema)]),
 ) as unknown as { [Name in keyof Rows]: Carried<Rows[Name]['schema']> };

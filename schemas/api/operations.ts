@@ -65,10 +65,7 @@ export const explainedKinds = operationKinds.filter(
   (kind): kind is ExplainedKind => 'explained' in operations[kind],
 );
 
-/**
- * Returns the API surface of any path, whether or not an operation has that path. Use it for formats, never for access
- * control.
- */
+/** Returns the API surface of any path, even one without an operation. Use it for formats, never for access control. */
 export function pathSurface(path: string): Surface {
   return path.startsWith(operations.messages.path) ? 'anthropic' : 'openai';
 }

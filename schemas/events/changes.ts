@@ -2,10 +2,7 @@
 import { z } from 'zod';
 import { storedNameSchema } from '../names.ts';
 
-/**
- * Gateways of a wave, by name or as a share of the fleet. A hash of the change's id and the gateway's name decides who is in
- * a share.
- */
+/** Gateways of a wave, by name or as a share of the fleet, which is selected by a hash of the change's id and the name. */
 export const waveSchema = z.union([
   z.object({ gateways: z.array(storedNameSchema).min(1).max(1000) }),
   z.object({ share: z.number().gt(0).max(1) }),
@@ -16,9 +13,7 @@ export const wavesMax = 20;
 
 /** Thresholds at which a change is withdrawn automatically. */
 const watchShape = {
-  /**
-   * Percentage points by which a wave's refusal rate may exceed both the rate outside the wave and the wave's earlier rate.
-   */
+  /** Percentage points by which a wave's refusal rate may exceed both the rate elsewhere and its own earlier rate. */
   refusals: z.number().min(0).max(100),
   /** Number of internal errors inside a wave at which the change is withdrawn. */
   errors: z.int().min(1),
@@ -63,7 +58,6 @@ const side = z.object({
 });
 export type ChangeSide = z.infer<typeof side>;
 
-/** Change as the admin API returns it. */
 export const changeSchema = z.object({
   id: z.string(),
   state: z.enum(['open', 'completed', 'withdrawn']),

@@ -2,7 +2,6 @@
 import { type EventWords, fieldText, toFieldTexts } from './event-definition.ts';
 import { eventDefinitions, isEventType } from './event-definitions.ts';
 
-/** Kinds of subjects that an event can have. */
 const kinds = ['organisation', 'tier', 'model', 'key', 'stack', 'node'] as const;
 export type EventSubjectKind = (typeof kinds)[number];
 

@@ -182,9 +182,7 @@ export const tenantEvents = {
     sentence: (of) => ['revoked the key', fieldText(of, 'id')],
     sample: (draw) => ({ id: `key-${draw.upTo(30)}` }),
   }),
-  /**
-   * Removes a key that was revoked or expired long ago. Not critical, because readers refuse ended and unknown keys alike.
-   */
+  /** Removes a key that ended long ago. Not critical, because readers refuse ended and unknown keys alike. */
   'key.forgotten': event({
     critical: false,
     foldVersion: 8,

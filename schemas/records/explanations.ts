@@ -98,9 +98,7 @@ export const explanationSchema = z.object({
   decisive: z.string().optional(),
   /** Verdict before the event of the decisive step. */
   before: z.object({ position, ...answer }).optional(),
-  /**
-   * Changes that would each be enough for the refused request to be served. Each was tried on a copy of the current state.
-   */
+  /** Changes, each of which would let the request be served. Each was tried on a copy of the current state. */
   would: z.array(z.string()),
   assumptions: z.array(z.string()),
   diff: z

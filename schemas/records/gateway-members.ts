@@ -85,9 +85,7 @@ export type MemberValue<Name extends GatewayMember> = Rows[Name] extends {
       Rows[Name]['kind'],
       'choice'
     >];
-/**
- * Values of all members. All are required, so that no report can forget one. Reports omit undefined, false and empty values.
- */
+/** Values of all members. All are required, so that none is forgotten. Reports omit undefined, false and empty ones. */
 export type GatewayMembers = {
   readonly [Name in GatewayMember]: MemberValue<Name> | false | undefined;
 };

@@ -8,7 +8,6 @@ import { dialectSchema, idSchema, storedNameSchema } from '../names.ts';
 
 export const nodeProtocol = 1;
 export const nodeConnectPath = '/nodes/v1/connect';
-/** Interval between an agent's heartbeats, in ms. */
 export const heartbeatIntervalMs = 1000;
 /** Number of consecutive missed heartbeats after which a node counts as down. */
 export const heartbeatsMissedMax = 3;

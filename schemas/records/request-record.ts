@@ -173,7 +173,6 @@ const fields = {
 
 type Fields = typeof fields;
 type Kind = 'usage' | 'decision' | 'line' | 'span' | 'nodeSpan';
-/** Names of the fields in one kind of record. */
 type NamesIn<Of extends Kind> = Extract<Fields[keyof Fields], { readonly [Each in Of]: string }>[Of];
 /** Fields in the schemas of decisions and usage rows that this table lacks. There must be none. */
 type Forgotten = Exclude<DecisionPath, NamesIn<'decision'>> | Exclude<UsageName, NamesIn<'usage'>>;

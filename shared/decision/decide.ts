@@ -32,9 +32,7 @@ export interface RequestFacts {
   readonly surface: RoutingFacts['surface'];
   /** Upper bound on the number of prompt tokens: the exact number if they were counted, otherwise the number of bytes. */
   readonly promptTokensMax: number;
-  /**
-   * Computes a lower bound on the number of prompt tokens if the upper bound does not fit. Undefined if they were counted.
-   */
+  /** Computes a lower bound on the number of prompt tokens if the upper bound is too high. Undefined if counted. */
   readonly promptTokensLeast?: (() => number) | undefined;
   /** Requested number of completion tokens, or undefined if the request does not state one. */
   readonly maxTokens: number | undefined;

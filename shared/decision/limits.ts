@@ -59,10 +59,7 @@ export interface LimitFacts {
   readonly weight: number;
   /** Weight of the model. It exceeds `weight` only if the tier's concurrency is smaller. */
   readonly modelWeight?: number | undefined;
-  /**
-   * Returns the id of the next tier that allows more of this model, if any. Called only when a refusal needs to name the
-   * tier.
-   */
+  /** Returns the id of the next tier that allows more of this model, if any. Called only for a refusal's message. */
   readonly nextTier: () => string | undefined;
   /** Additional counts. Set only if the caller is a visitor. */
   readonly visitors?: VisitorFacts | undefined;
@@ -296,9 +293,7 @@ const limits: readonly Limit[] = [
   concurrency('visitor concurrency', all),
 ];
 
-/**
- * Checks all limits, first those for which waiting does not help. Only a request that passes all limits counts against them.
- */
+/** Checks all limits, first those for which waiting does not help. Only a request that passes all is counted. */
 export function checkLimits(facts: LimitFacts, counters: RateCounters, nowMs: number, trace?: Trace): void {
   const { id } = facts.tier;
   for (const { step, holds, check, compares, otherwise } of limits) {

@@ -2,7 +2,6 @@
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { type Cause, type CauseWithType, causes, causeText } from './causes.ts';
 
-/** Limit that had no room for the request. */
 export interface ExhaustedLimit {
   readonly kind: 'rate' | 'concurrency';
   readonly subject: string;

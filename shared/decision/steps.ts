@@ -18,9 +18,7 @@ interface PlanLimit {
 export interface StepRow {
   /** Group to which the step belongs. Only recorded requests have `http` and `answer` steps. */
   readonly group: 'http' | 'head' | 'listing' | 'body' | 'route' | 'answer';
-  /**
-   * Hosts for which explanations show the step even if it was not decided: all, stacks, the shared host, or (`asked`) none.
-   */
+  /** Hosts for which explanations show even an undecided step: all, stacks, the shared host, or (`asked`) none. */
   readonly shown: 'always' | 'stack' | 'shared' | 'asked';
   /** Data that the step reads. `sums` are read before any limit is checked, and `use` only until a limit refuses. */
   readonly needs: 'head' | 'body' | 'sums' | 'use';

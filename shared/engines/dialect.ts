@@ -5,7 +5,6 @@
  */
 import type { Dialect } from '../../schemas/names.ts';
 
-/** JSON body of a request to a node. */
 export type NodeBody = Readonly<Record<string, unknown>>;
 
 /** Route on which a node counts a prompt's tokens. */

@@ -51,9 +51,7 @@ export interface Rejection {
 
 /** Error statuses that the request itself causes. Any server on the way to the model may return them. */
 const rejecting: readonly unknown[] = [400, 413, 422, 501];
-/**
- * Statuses with which only a known error text means a rejection: 500, often used for bad requests, or none, as in a stream.
- */
+/** Statuses that mean a rejection only with a known error text: 500, often used for bad requests, or no status. */
 const rejectingWhereKnown: readonly unknown[] = [500, undefined, null];
 /** Error types that count as status 400 if the error has no status. */
 const rejectingTypes = /^(bad ?request|invalid_request)/i;

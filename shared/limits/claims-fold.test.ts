@@ -247,8 +247,7 @@ test.each([
     for (const process of before) append(process, 1000);
     for (const process of before) append(process, 4000);
     append('new', 5000);
-    // The new process claims immediately, although the others may not have read its record yet and still use their old
-    // shares.
+    // The new process claims immediately, although the others may not know of it yet and still use their old shares.
     expect(append('new', 5001, most)).toBe(most / 2);
     expect(append('new', 7999, most)).toBe(most / 2);
     const share = most < 2 * joins ? 0 : most / (2 * joins);

@@ -52,14 +52,12 @@ export class ClaimsFold implements Members {
   #live = 0;
   /** Live processes that others may not know yet, with the log time in ms since 1970 at which all will know them. */
   readonly #joining = new Map<string, number>();
-  /** Process that holds all the room in every limit, if any. */
   #alone: string | undefined;
 
   #epoch = 0;
 
   readonly #rows = new ClaimsRows(this);
 
-  /** Offset of the last folded record. */
   get offset(): number {
     return this.#last.offset;
   }
@@ -169,9 +167,7 @@ export class ClaimsFold implements Members {
     return row === undefined ? 0 : row.used - (row.cells.get(process)?.used ?? 0);
   }
 
-  /**
-   * Room that others certainly use. For weight in flight, only recent records count. For minutes, ended processes count too.
-   */
+  /** Room that others certainly use. For weight in flight, only recent records count. In minutes, ended processes count. */
   keptByOthers(process: string, limit: Limit, nowMs: number): number {
     const isMinute = limit.window !== inFlightWindow;
     let kept = 0;

@@ -6,9 +6,7 @@ const allBytesMax = 512 * 1024 * 1024;
 const shares = 8;
 /** Number of idle owners that stay in the map. Removing and adding them with each request would often reallocate it. */
 const idleOwnersMax = 1000;
-/**
- * Maximum number of waiting bodies per owner. Together, the bytes that they have already read take less than half a share.
- */
+/** Maximum number of waiting bodies per owner. The bytes already read for them take less than half a share. */
 const waitingMax = 400;
 
 /** Limit that was reached: the memory for all bodies, or the caller's share of it. */

@@ -29,7 +29,6 @@ export class ChunkBuffer {
     this.#bytesMax = bytesMax;
   }
 
-  /** Number of bytes added so far. */
   get length(): number {
     return this.#length;
   }

@@ -108,10 +108,7 @@ function refuseInOneLine(_error: ParserError, socket: Socket): void {
   writeAndClose(socket, 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
 }
 
-/**
- * Closes a connection after its client has read nothing for between `ms` and twice `ms`. Data that the client sends does not
- * count.
- */
+/** Closes a connection if its client reads nothing for one to two times `ms`, whatever the client sends meanwhile. */
 function endUnread(socket: Socket, ms: number): void {
   let before: number | undefined;
   const watch = setInterval(() => {

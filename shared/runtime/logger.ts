@@ -1,7 +1,4 @@
-/**
- * Writes a process's log to stderr: JSON lines, or readable text on a terminal. Keys, prompts and completions are never
- * logged.
- */
+/** Writes a process's log to stderr: JSON lines, or readable text on a terminal. Never logs keys, prompts or completions. */
 import { type LogFn, type Logger as PinoLogger, pino } from 'pino';
 import { type LogLevel, type LogText, logTextCode } from '../../schemas/records/log-events.ts';
 import { wallClockMs } from './clock.ts';

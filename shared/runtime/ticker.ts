@@ -27,7 +27,6 @@ export class Ticker {
     this.#tickMs = tickMs;
   }
 
-  /** Number of current waiters. */
   get size(): number {
     return this.#waiting.length;
   }

@@ -17,7 +17,6 @@ function readVersion(): string {
   return commit === undefined ? release : `${release}+${commit}`;
 }
 
-/** Returns a member of the first of these JSON files that exists. */
 function findMember(places: readonly string[], name: string): string | undefined {
   const found = places.map((path) => new URL(path, import.meta.url)).find((place) => existsSync(place));
   if (found === undefined) return undefined;

@@ -1,7 +1,6 @@
 /**
- * Time limits for everything that a gateway waits for while it handles a request. Every wait must have a limit.
- * `docs/network.md` explains when each wait starts and what ends it. `data-plane/telemetry/waits.test.ts` makes a peer stall
- * at each.
+ * Time limits for everything that a gateway awaits while it handles a request. Every wait must have a limit.
+ * `docs/network.md` explains when each wait starts and ends. `data-plane/telemetry/waits.test.ts` makes a peer stall at each.
  */
 
 export const waits = {

@@ -29,9 +29,7 @@ type ExplainedRows = {
 export interface EventEffect<Name extends EventTypeName> {
   /** Applies the event. It must never throw, and must depend only on its arguments; see `fold.ts`. */
   fold(tables: TableViews, data: EventData<Name>, context: EventContext): EventSkipReason;
-  /**
-   * Inverse of the event, or a text that says why the event cannot be undone. null means that there is nothing to explain.
-   */
+  /** Inverse of the event, or a text that says why it cannot be undone. null means that nothing needs explaining. */
   readonly inverse: Inverse<EventData<Name>> | string | null;
   /** Table and mark columns that this event sets. An explanation that cites such a row also names the event. */
   readonly explains: ExplainedRows | readonly [];

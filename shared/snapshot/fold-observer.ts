@@ -1,6 +1,4 @@
-/**
- * Observes every step of a fold inside its transaction, which may be rolled back. The history uses this to record versions.
- */
+/** Observes each step of a fold inside its transaction, which may roll back. The history uses this to record versions. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { TableName, TableRow } from './tables.ts';
 

@@ -1,6 +1,4 @@
-/**
- * Checks that a log is still the one that was folded, because a re-created or restored topic can be read without any error.
- */
+/** Checks that a log is still the one that was folded, because reading a re-created topic causes no error. */
 import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
 import { batchesToEnd, readRecord } from '../log/core/batches-to-end.ts';
 import { emptyHead, judge, recordHash } from '../log/core/chain.ts';

@@ -27,7 +27,6 @@ export interface OpenedSnapshot {
 /** Write-ahead log size at which SQLite checkpoints, in 4 KB pages. It is small because checkpoints block the event loop. */
 const walPages = 400;
 
-/** SQL that creates all tables of a snapshot. */
 export function stateSql(): string {
   return `${schemaSql()} ${positionSql} ${journalSql}`;
 }

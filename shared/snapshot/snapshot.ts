@@ -118,9 +118,7 @@ export class Snapshot implements State {
   get divergedAt(): number | null {
     return this.#row.divergedAt;
   }
-  /**
-   * Forgets a divergence. Call it only if this build folded the whole log, because this state then outweighs the checkpoint.
-   */
+  /** Forgets a divergence. Call it only if this build folded the whole log, because that outweighs the checkpoint. */
   overrideCheckpoint(): void {
     this.#row = { ...this.#row, divergedAt: null };
     this.#positions.write(this.#row);

@@ -29,7 +29,6 @@ export interface TailOptions {
   /** Offset at which to start reading. 0 reads the whole log. */
   readonly from: number;
   readonly signal?: AbortSignal;
-  /** Maximum number of records per batch. */
   readonly recordsMax?: number;
   /** Maximum total size of the values in a batch, in bytes. A batch always contains at least one record. */
   readonly bytesMax?: number;

@@ -94,9 +94,7 @@ export class Follower {
     await Promise.allSettled([this.#running]);
   }
 
-  /**
-   * Resolves to true once everything in the log at the time of the call is folded, or false on timeout. Rejects if stopped.
-   */
+  /** Resolves to true once all records present at the call are folded, or false on timeout. Rejects if stopped. */
   async caughtUp(timeoutMs: number): Promise<boolean> {
     const untilMs = performance.now() + timeoutMs;
     let end: number | undefined;

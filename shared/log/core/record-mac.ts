@@ -32,10 +32,7 @@ export type MacRefusal = 'unsigned' | 'wrong_mac';
 export class RecordMac {
   readonly #keys: readonly [Key, ...Key[]];
 
-  /**
-   * Signs with the first token and accepts all, so that tokens can be rotated. Throws if one is empty. MACs are bound to
-   * `topic`.
-   */
+  /** Signs with the first token and accepts all, for rotation. Throws if one is empty. MACs are bound to `topic`. */
   constructor(topic: string, ...tokens: readonly [string, ...string[]]) {
     if (tokens.includes('')) throw new Error('a gateway token is empty');
     const [first, ...others] = tokens;
@@ -61,9 +58,7 @@ export class RecordMac {
   }
 }
 
-/**
- * Returns why the record's MAC is not accepted, or undefined if it is valid. Without `recordMac`, all records are refused.
- */
+/** Returns why the record's MAC is refused, or undefined if it is valid. Without `recordMac`, all are refused. */
 export function checkMac(
   { value, signature }: Pick<LogRecord, 'value' | 'signature'>,
   recordMac: RecordMac | undefined,

@@ -15,7 +15,6 @@ import { BoundedMap } from '../../runtime/bounded-map.ts';
 import { errorCode } from '../../runtime/error-code.ts';
 import { NoRegularFile, textOfNamed } from '../../runtime/named-file.ts';
 
-/** Length of an Ed25519 signature in bytes. */
 export const signatureBytes = 64;
 
 export interface Signer {

@@ -92,7 +92,6 @@ export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<Time
   return new EmbeddedLog(await untilUnlocked(open, path, settings.lockDeadlineMs), path, settings);
 }
 
-/** An append that has not been written yet. */
 interface PendingAppend extends NewRecord {
   readonly untilMs: number;
   readonly resolve: (offset: number) => void;
@@ -266,7 +265,7 @@ class EmbeddedLog implements TimedLog {
     try {
       this.#file.trim(this.#removal.limit(logMs) - keepSeconds * 1000);
     } catch {
-      // Ignore the fault, because the append has succeeded. The next trim removes the records, and the next append reports a
+      // Ignore the fault, because the append succeeded. The next trim tries again, and the next append reports a lasting
       // fault.
     }
   }

@@ -1,9 +1,7 @@
 /** Classifies failed requests to Kafka by whether they may have taken effect. Messages contain no addresses or records. */
 import { LogUnavailable } from '../core/control-log.ts';
 
-/**
- * `unsent`: the request was never sent. `lost`: it was sent but got no response. `answered`: the broker returned an error.
- */
+/** `unsent`: the request was never sent. `lost`: it got no response. `answered`: the broker returned an error. */
 export type FaultKind = 'unsent' | 'lost' | 'answered';
 
 export class KafkaFault extends Error {
