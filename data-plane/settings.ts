@@ -25,7 +25,7 @@ export interface GatewaySettings {
   readonly hosts: HostNames;
   /** Ports that each serve one stack, whatever the Host header says. */
   readonly stackPorts: readonly { readonly stack: string; readonly port: number }[];
-  /** Origins whose web pages may read the API's answers. The default is none. */
+  /** Origins whose web pages may read the API's responses. The default is none. */
   readonly corsOrigins?: ReadonlySet<string> | undefined;
   /** Settings of the playground. Undefined if there is none. */
   readonly play?: PlaySettings | undefined;

@@ -88,7 +88,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     return this.#owner.bounds.keepAliveSeconds;
   }
 
-  /** Whether no byte of a request has been read since the last answer. */
+  /** Whether no byte of a request has been read since the last response. */
   get isIdle(): boolean {
     return this.#state === 'waiting';
   }
@@ -281,7 +281,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#ahead = [];
     this.#isHeld = false;
     this.#socket.end();
-    // Read and drop the rest of the request. Otherwise, the client might never read the answer.
+    // Read and drop the rest of the request. Otherwise, the client might never read the response.
     this.#socket.resume();
   }
 

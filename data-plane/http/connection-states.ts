@@ -31,9 +31,9 @@ export type ConnectionEvent =
   | 'begun'
   /** The last byte of a request has been read. */
   | 'whole'
-  /** The kernel has accepted the last byte of the answer. */
+  /** The kernel has accepted the last byte of the response. */
   | 'answered'
-  /** The kernel has accepted the last byte of the answer, and the connection must close. */
+  /** The kernel has accepted the last byte of the response, and the connection must close. */
   | 'answered-last'
   /** The bytes were not a valid request, or the request took too long. A refusal has been written. */
   | 'refused'

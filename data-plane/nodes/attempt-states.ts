@@ -25,34 +25,34 @@
 export type LiveState =
   /** No byte of the request has been sent, so another node may still get it. */
   | 'connecting'
-  /** The request has been sent, but no byte of the answer has arrived. */
+  /** The request has been sent, but no byte of the response has arrived. */
   | 'waiting'
   /** A reused connection was lost. The request waits for a new connection to the same node. */
   | 'reconnecting'
-  /** The request has been sent a second time, but no byte of the answer has arrived. */
+  /** The request has been sent a second time, but no byte of the response has arrived. */
   | 'waiting-again'
   /** The node answers with an error or a wrong content type, and the body is being collected. */
   | 'error-body'
-  /** A whole answer (not a stream) is being collected. */
+  /** A whole response (not a stream) is being collected. */
   | 'collecting'
-  /** The whole answer has been collected and is being converted for the client. */
+  /** The whole response has been collected and is being converted for the client. */
   | 'rebuilding'
-  /** A stream has begun without a good event yet, so the status of the client's answer can still change. */
+  /** A stream has begun without a good event yet, so the status of the client's response can still change. */
   | 'opening'
   /** The client is receiving the events of a stream. */
   | 'streaming'
   /** The client reads more slowly than the node sends, so reading from the node is paused. */
   | 'blocked'
-  /** The answer is complete, but the client has not received all of it. */
+  /** The response is complete, but the client has not received all of it. */
   | 'delivering';
 
 export type EndState =
   | 'completed'
-  /** The client has disconnected, before or after the first byte of its answer. */
+  /** The client has disconnected, before or after the first byte of its response. */
   | 'client-gone'
   /** The attempt ended before any byte of the request was sent. */
   | 'unreached'
-  /** The attempt failed before the first byte for the client, who still waits for an answer. */
+  /** The attempt failed before the first byte for the client, who still waits for a response. */
   | 'failed'
   /** A part of a body, or one event of a stream, has arrived. */
   | 'aborted-after-start'
@@ -62,26 +62,26 @@ export type EndState =
 export type AttemptEvent =
   /** A connection is ready and the request is being sent. */
   | 'sent'
-  /** A reused connection was lost before any byte of the answer arrived. */
+  /** A reused connection was lost before any byte of the response arrived. */
   | 'unanswered'
   | 'answer-head'
   | 'stream-head'
   | 'error-head'
   /** A part of a body has arrived, or one event of a stream. */
   | 'data'
-  /** The body of a whole answer has ended. Any other body that ends here is a failure. */
+  /** The body of a whole response has ended. Any other body that ends here is a failure. */
   | 'end'
   /** The node stopped early, was too slow or sent an invalid response, or the gateway lacked memory for the response. */
   | 'failure'
   /** The first bytes of a stream are ready for the client: a good event or a keep-alive. */
   | 'first-event'
-  /** The answer for the client is complete. */
+  /** The response for the client is complete. */
   | 'whole'
   /** The client has disconnected. */
   | 'gone'
   | 'blocked'
   | 'drained'
-  /** The kernel has accepted the last byte of the answer to the client. */
+  /** The kernel has accepted the last byte of the response to the client. */
   | 'delivered'
   /** An error has occurred in this program. */
   | 'fault';

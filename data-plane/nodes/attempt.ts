@@ -1,5 +1,5 @@
 /**
- * An attempt to get an answer from one node. Owns the state that the call to the node, the converter and the client's
+ * An attempt to get a response from one node. Owns the state that the call to the node, the converter and the client's
  * response share. attempt-states.ts contains the diagram. The converters know neither the node nor the client.
  */
 
@@ -35,17 +35,17 @@ export interface AnswerBounds {
   readonly betweenEventsMs: number;
   /** Time after which a keep-alive is sent to the client if a stream has nothing else to send. */
   readonly keepAliveMs: number;
-  /** Time-out for the head of a whole answer (not a stream). The whole body then gets the same amount of time again. */
+  /** Time-out for the head of a whole response (not a stream). The whole body then gets the same amount of time again. */
   readonly wholeAnswerMs: number;
-  /** Time-out for the next part of a whole answer's body. */
+  /** Time-out for the next part of a whole response's body. */
   readonly betweenBytesMs: number;
   /** Time-out for the whole body of an error. */
   readonly errorBodyMs: number;
-  /** Maximum size in bytes of a whole answer's body. */
+  /** Maximum size in bytes of a whole response's body. */
   readonly answerBytesMax: number;
 }
 
-/** Describes why a node sent no answer or only a part of one. */
+/** Describes why a node sent no response or only a part of one. */
 export interface AttemptFailure {
   /** Reason for the log. Contains no text from the node or the client. */
   readonly reason: string;
@@ -56,7 +56,7 @@ export interface AttemptFailure {
   readonly status?: number;
   /** Error that the node sent, as parsed JSON. Never log or show it. */
   readonly detail?: unknown;
-  /** Description of an unusual form of the node's answer, if that caused the failure. */
+  /** Description of an unusual form of the node's response, if that caused the failure. */
   readonly oddForm?: string;
   /** Refusal to send to the client, if the node is not the cause of the failure. */
   readonly refusal?: Refusal;
@@ -71,10 +71,10 @@ export type AttemptResult =
 
 export interface AttemptOptions {
   readonly client: ClientAnswer;
-  /** Header fields of the answer to the client, without those that depend on the content type. */
+  /** Header fields of the response to the client, without those that depend on the content type. */
   readonly fields: Fields;
   readonly pools: NodePools;
-  /** Budget to which buffered parts of the answer are charged. */
+  /** Budget to which buffered parts of the response are charged. */
   readonly memory: MemoryBudget;
   readonly bounds: AnswerBounds;
   /** Converts the node's body for the client. */
@@ -328,7 +328,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     if (failure !== undefined) this.#fail(toAttemptFailure(failure));
   }
 
-  /** Ends the call to the node. Waits until the client has received the answer, however slowly, before memory is released. */
+  /** Ends the call to the node. Memory is released once the client has received the response, however slowly. */
   #deliver({ usage, oddForm }: Omit<RebuiltAnswer, 'body'>, delivered: Promise<boolean>): void {
     this.#call.drain();
     void delivered.then((arrived) => {
@@ -339,7 +339,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     });
   }
 
-  /** Ends the attempt with a failure. If the client's answer has begun, destroys the client's connection. */
+  /** Ends the attempt with a failure. If the client's response has begun, destroys the client's connection. */
   #fail(failure: AttemptFailure): void {
     const kind = this.#step('failure');
     if (kind === 'ignored') return;
@@ -348,7 +348,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     if (kind === 'aborted-after-start') this.#client.destroy();
   }
 
-  /** Tokens that the node has read and written so far, if the answer is a stream. */
+  /** Tokens that the node has read and written so far, if the response is a stream. */
   #spent(): { readonly spent?: Usage } {
     return this.#stream === undefined ? {} : { spent: this.#stream.usage };
   }

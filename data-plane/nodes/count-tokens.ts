@@ -36,9 +36,9 @@ export interface PromptCounterOptions {
   readonly countMs?: number;
 }
 
-/** Maximum size of the node's answer. Some engines list all tokens in addition to their number. */
+/** Maximum size of the node's response. Some engines list all tokens in addition to their number. */
 const countBytesMax = 4 * 1024 * 1024;
-/** Time-out in ms for parsing a large answer. */
+/** Time-out in ms for parsing a large response. */
 const countReadMs = 2000;
 
 export function createPromptCounter(
@@ -64,7 +64,7 @@ export function createPromptCounter(
   };
 }
 
-/** Parses the node's answer. The body worker parses large ones, because some engines list every token. */
+/** Parses the node's response. The body worker parses large ones, because some engines list every token. */
 async function countBody(
   answer: ByteCollector,
   dialect: Dialect,

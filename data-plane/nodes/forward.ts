@@ -1,11 +1,11 @@
 /**
- * Forwards a request to a node of the place that routing chose, and the node's answer to the client. Another candidate is
- * tried only while no byte of the request has reached a node. If a reused connection is lost without a byte of the answer,
+ * Forwards a request to a node of the place that routing chose, and the node's response to the client. Another candidate is
+ * tried only while no byte of the request has reached a node. If a reused connection is lost without a byte of the response,
  * the request goes to the same node once more, on a new connection.
  *
- * A failure before the first byte of an answer becomes a `Refusal`. After the first byte, the client's connection is
- * destroyed instead. An answer counts as completed, and may be billed, only if every choice has a legal finish reason, no
- * error occurred, the stream's terminator arrived, and all of the answer was written to a connected client.
+ * A failure before the first byte of a response becomes a `Refusal`. After the first byte, the client's connection is
+ * destroyed instead. A response counts as completed, and may be billed, only if every choice has a legal finish reason, no
+ * error occurred, the stream's terminator arrived, and all of the response was written to a connected client.
  */
 
 import type { Ender } from '../../schemas/records/verdict.ts';
@@ -51,7 +51,7 @@ export interface ForwardMeans {
   readonly forwarding: ForwardSettings;
   readonly pools: NodePools;
   readonly load: NodeLoad;
-  /** Converts large answers in another thread. */
+  /** Converts large responses in another thread. */
   readonly bodyWorker: BodyWorker;
   /** Number of streams in progress, for metrics. */
   readonly streams: { open: number };
@@ -59,7 +59,7 @@ export interface ForwardMeans {
 
 export interface ForwardRequest {
   readonly asked: AskedRequest;
-  /** Form in which the client gets the answer. */
+  /** Form in which the client gets the response. */
   readonly form: AnswerForm;
   /** Body of the client's request, which is held until a node has received it. */
   readonly body: ReadableBody;
@@ -72,20 +72,20 @@ export interface ForwardRequest {
   /** Maximum number of answer tokens, reduced to the node's context window. At least 1. Only called for chats. */
   readonly maxTokensFor: (route: Route) => number;
   readonly client: ClientAnswer;
-  /** Header fields of the answer to the client, without those that depend on the content type. */
+  /** Header fields of the response to the client, without those that depend on the content type. */
   readonly fields: Fields;
-  /** End of the answer's id, and the time at which the answer was created. */
+  /** End of the response's id, and the time at which the response was created. */
   readonly ids: { readonly unique: string; readonly createdSeconds: number };
-  /** Times at which the request was last sent to a node and its answer began, in monotonic ms. Set while forwarding. */
+  /** Times at which the request was last sent to a node and its response began, in monotonic ms. Set while forwarding. */
   readonly at: { sent: number | undefined; begun: number | undefined };
   /** The organisation's cache salt. Set only if other organisations use the same nodes. */
   readonly cacheSalt?: string | undefined;
   readonly traceparent?: string | undefined;
-  /** Organisation to which the answer's memory is charged. */
+  /** Organisation to which the response's memory is charged. */
   readonly owner: string;
   /** Creates the refusal if no node answered. `detail` is for the log. */
   readonly onNodeFailure: (detail: string) => Refusal;
-  /** Called if a node's answer has an unusual form. The text contains nothing that the node wrote, except known names. */
+  /** Called if a node's response has an unusual form. The text contains nothing that the node wrote, except known names. */
   readonly onOddForm: (node: string, oddForm: string) => void;
 }
 
@@ -109,7 +109,7 @@ export type ForwardOutcome =
       readonly spent?: Usage;
     };
 
-/** Forwards one request. Throws a `Refusal` if the client has not received any byte of an answer. */
+/** Forwards one request. Throws a `Refusal` if the client has not received any byte of a response. */
 export async function forward(means: ForwardMeans, request: ForwardRequest): Promise<ForwardOutcome> {
   const { asked, client, at } = request;
   if (asked.stream) means.streams.open++;

@@ -13,13 +13,13 @@ import type { PlacementReport } from '../../schemas/records/placements.ts';
 
 /** End of an attempt, as evidence about the health of its node. */
 export type NodeOutcome =
-  /** The node sent a complete answer. */
+  /** The node sent a complete response. */
   | 'answered'
   /** No connection to the node could be obtained. */
   | 'unreached'
-  /** The connection was lost, a time-out passed, or the answer was invalid. */
+  /** The connection was lost, a time-out passed, or the response was invalid. */
   | 'broken'
-  /** The answer cannot be passed on, for example because it is too large. The cause may be the node or the request. */
+  /** The response cannot be passed on, for example because it is too large. The cause may be the node or the request. */
   | 'suspect'
   /** Nothing is known about the node's health: the client disconnected, or the node answered with an error. */
   | 'neutral';
@@ -33,14 +33,14 @@ export interface NodeLoadOptions {
 
 interface NodeState {
   inFlight: number;
-  /** Number of attempts that broke since the last complete answer. */
+  /** Number of attempts that broke since the last complete response. */
   broken: number;
-  /** Tenants whose suspect answers are included in `broken`. */
+  /** Tenants whose suspect responses are included in `broken`. */
   suspectOwners: readonly string[];
-  /** Number of ejections since the last complete answer. */
+  /** Number of ejections since the last complete response. */
   ejections: number;
   ejectedUntilMs: number;
-  /** Number of requests since the node last sent any part of an answer, and the time of the first of them. */
+  /** Number of requests since the node last sent any part of a response, and the time of the first of them. */
   unanswered: number;
   unansweredSinceMs: number;
   /** Time at which a request last began or ended. */
@@ -53,7 +53,7 @@ const reportsMax = 1000;
 const brokenInARowMax = 3;
 const ejectionFirstMs = 1000;
 const ejectionMaxMs = 30_000;
-/** Number of requests, and time in ms, without an answer after which a node hangs. Requests far apart do not add up. */
+/** Number of requests, and time in ms, without a response after which a node hangs. Requests far apart do not add up. */
 const unansweredMin = 3;
 const hangMs = 10_000;
 /** Longest time in ms for which a hanging node is listed after its last request, and the maximum number of listed nodes. */
@@ -222,7 +222,7 @@ export class NodeLoad {
     }
   }
 
-  /** Counts a request that awaits an answer. Ejects a hanging node again, so that about one request at a time tries it. */
+  /** Counts a request that awaits a response. Ejects a hanging node again, so that about one request at a time tries it. */
   #awaitAnswer(state: NodeState): void {
     const nowMs = this.#now();
     const isApart = state.inFlight === 1 && nowMs - state.lastUsedMs > hangMs;
@@ -258,7 +258,7 @@ function isHanging({ unanswered, unansweredSinceMs }: NodeState, nowMs: number):
   return unanswered >= unansweredMin && nowMs - unansweredSinceMs >= hangMs;
 }
 
-/** Whether this is the tenant's first suspect answer since the last reset. Keeps only as many tenants as eject a node. */
+/** Whether this is the tenant's first suspect response since the last reset. Keeps only as many tenants as eject a node. */
 function isNewSuspect(state: NodeState, owner: string): boolean {
   const { suspectOwners } = state;
   if (suspectOwners.length >= brokenInARowMax || suspectOwners.includes(owner)) return false;

@@ -1,8 +1,8 @@
 /**
  * A request to one node. The reader gets the head, the body and exactly one end, and nothing afterwards. If a reused
- * connection ends without a byte of the answer, the request is sent once more, on a new connection. A failure says whether
+ * connection ends without a byte of the response, the request is sent once more, on a new connection. A failure says whether
  * any byte of the request was sent. Everything that a node sends is bounded: the head by the pool, interim responses (1xx) by
- * number, the time by the reader's deadline, and the bytes after the answer by size.
+ * number, the time by the reader's deadline, and the bytes after the response by size.
  */
 import { isOutOfFiles } from '../../shared/runtime/open-files.ts';
 import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
@@ -29,7 +29,7 @@ export class CallFailure extends Error {
 export interface CallReader {
   /** Called when a connection is ready and the request is being sent. */
   onSent?(): void;
-  /** Called if the connection was lost without a byte of the answer. The request will be sent again on a new connection. */
+  /** Called if the connection was lost without a byte of the response. The request will be sent again on a new connection. */
   onUnanswered?(): void;
   /** Called when the connection has accepted the last byte of a body in pieces. */
   onTaken?(): void;
@@ -49,12 +49,12 @@ export interface NodeRequest {
   /** Name of the node's credential, or null if the node requires none. */
   readonly credential: string | null;
   readonly traceparent?: string | undefined;
-  /** Whether the node will close the connection after its answer. */
+  /** Whether the node will close the connection after its response. */
   readonly isLastOnConnection?: boolean;
 }
 
 const interimAnswersMax = 8;
-/** Maximum number of bytes read after the answer is complete. */
+/** Maximum number of bytes read after the response is complete. */
 const restBytesMax = 64 * 1024;
 
 /** Number of parts and of bytes of one response that are read before other requests get a turn. */
@@ -148,7 +148,7 @@ export class NodeCall implements WireCall, Timed {
     this.#controller?.abort();
   }
 
-  /** Called when the answer is complete. Reads and drops the rest of the body, so that the connection can be reused. */
+  /** Called when the response is complete. Reads and drops the rest of the body, so that the connection can be reused. */
   drain(): void {
     this.#reader = undefined;
     if (this.#over) return;

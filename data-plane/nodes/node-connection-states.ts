@@ -19,11 +19,11 @@ export type NodeConnectionState =
   | 'opening'
   /** The request has been written only in part. */
   | 'sending'
-  /** The request has been written completely, and the answer has not begun. */
+  /** The request has been written completely, and the response has not begun. */
   | 'waiting'
-  /** The head of the answer arrived before the request was written completely. */
+  /** The head of the response arrived before the request was written completely. */
   | 'early'
-  /** The request has been written completely, and the head of the answer has been read. */
+  /** The request has been written completely, and the head of the response has been read. */
   | 'answering'
   /** The connection is idle: it carries no request. */
   | 'resting'
@@ -33,11 +33,11 @@ export type NodeConnectionEvent =
   | 'opened'
   /** The last byte of the request has been written. */
   | 'sent'
-  /** The head of the answer has been read. Interim responses (1xx) do not count. */
+  /** The head of the response has been read. Interim responses (1xx) do not count. */
   | 'head'
-  /** The last byte of the answer has been read. */
+  /** The last byte of the response has been read. */
   | 'end'
-  /** The last byte of the answer has been read, and the connection must close. */
+  /** The last byte of the response has been read, and the connection must close. */
   | 'end-last'
   /** An idle connection was given a request. */
   | 'taken'

@@ -23,7 +23,7 @@ export interface NodeConnectionOwner {
   onOpened(): void;
   /** Called when bytes have arrived. The owner must call `readUnread` in the same turn of the event loop or a later one. */
   onUnread(connection: NodeConnection): void;
-  /** Called when the connection has completed an answer and is idle. */
+  /** Called when the connection has completed a response and is idle. */
   onRest(connection: NodeConnection): void;
   onClosed(connection: NodeConnection, wasOpen: boolean): void;
 }
@@ -226,11 +226,11 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
 
   #read(bytes: Buffer): void {
     let at = 0;
-    // This runs more than once only if interim responses (1xx) precede the answer.
+    // This runs more than once only if interim responses (1xx) precede the response.
     while (at < bytes.length && this.#isOpen && !this.#isAnswered)
       at += this.#reader.read(bytes.subarray(at));
     if (!this.#isAnswered || !this.#isOpen) return;
-    // The node sent more than the answer, so the connection cannot be trusted for another request.
+    // The node sent more than the response, so the connection cannot be trusted for another request.
     if (at < bytes.length) this.#isLast = true;
     if (!this.#isPaused) this.#finish();
   }

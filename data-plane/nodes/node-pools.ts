@@ -1,8 +1,8 @@
 /**
  * All connections to nodes, in one pool per address. A pool is opened when it is first used and closed when it has not been
  * used for long. Pools do not limit the number of connections, because slow streams would then starve other requests. Tiers
- * limit the requests in flight instead. Nodes are untrusted, so the size of answer heads and the total size of all buffered
- * answers are bounded.
+ * limit the requests in flight instead. Nodes are untrusted, so the size of response heads and the total size of all buffered
+ * responses are bounded.
  */
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';

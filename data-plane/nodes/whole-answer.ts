@@ -1,5 +1,5 @@
 /**
- * Collects a whole answer (not a stream) within bounds and converts it for the client. Large answers are converted by the
+ * Collects a whole response (not a stream) within bounds and converts it for the client. Large responses are converted by the
  * body worker, because the node decides how large they are. This file knows neither the node nor the client.
  */
 
@@ -50,7 +50,7 @@ export class WholeAnswer {
       : memoryRefusal(this.#options.memory.shortage, 'answer');
   }
 
-  /** Converts the answer: small ones at once, large ones on the body worker. Fails with a `NodeFailure` or a `Refusal`. */
+  /** Converts the response: small ones at once, large ones on the body worker. Fails with a `NodeFailure` or a `Refusal`. */
   rebuild(): RebuiltAnswer | Promise<RebuiltAnswer> {
     const small = mayBeSmall(this.#bytes.length) ? parseSmallAnswer(this.#bytes.whole()) : 'large';
     if (small === 'large') return this.#rebuildOnWorker();

@@ -1,4 +1,4 @@
-/** Loads the caller's previous usage before the decision, and records the usage of the request itself after the answer. */
+/** Loads the caller's previous usage before the decision, and records the request's own usage after the response. */
 import type { Capacity } from '../../schemas/records/usage.ts';
 import type { Client } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';

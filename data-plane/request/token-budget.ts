@@ -157,7 +157,7 @@ export function answerTokens({ asked, windowTokens, promptBound, promptEstimate 
   return Math.max(windowTokens - promptBound, Math.min(likely, Math.ceil(windowTokens / 4)));
 }
 
-/** Whether the answer may not fit if the prompt is as long as its upper bound, so that the tokens must be counted first. */
+/** Whether the answer might not fit if the prompt is as long as its upper bound, so that tokens must be counted first. */
 export function needsExactCount({ asked, windowTokens, promptBound }: TokenBudget): boolean {
   if (windowTokens === null) return false;
   return promptBound + (asked ?? Math.ceil(windowTokens / 4)) > windowTokens;

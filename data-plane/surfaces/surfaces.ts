@@ -75,7 +75,7 @@ const surfaces = {
 export type SurfaceName = keyof typeof surfaces;
 type SurfaceContext<One> = One extends ClientSurface<infer Context> ? Context : never;
 
-/** API and request facts that determine the form of an answer. They are plain values, so the body worker can receive them. */
+/** API and request facts that determine the form of a response. They are plain values that the body worker can receive. */
 export type AnswerForm = {
   [Name in SurfaceName]: {
     readonly surface: Name;
@@ -87,7 +87,7 @@ export type AnswerForm = {
 export interface ValidRequest {
   /** The request in the common form, from which limits, routing, counting and the node's body are derived. */
   readonly asked: AskedRequest;
-  /** Form of the answer, or undefined if the request only counts tokens. */
+  /** Form of the response, or undefined if the request only counts tokens. */
   readonly form: AnswerForm | undefined;
 }
 
@@ -127,7 +127,7 @@ export function shapeOperation(
   }
 }
 
-/** Converts a node's parsed answer to the JSON for the client. Throws `NodeFailure` if the answer is unusable. */
+/** Converts a node's parsed response to the JSON for the client. Throws `NodeFailure` if the response is unusable. */
 export function wholeAnswer(
   answer: unknown,
   facts: AnswerFacts,

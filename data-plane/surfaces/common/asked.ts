@@ -1,7 +1,7 @@
 /**
  * Request to a node, in one form for all surfaces: a chat, embeddings, or scores of documents. Its facts are plain values of
- * bounded size, which suffice for limits, routing and the answer. The prompt is either part of the object or held by the body
- * worker, which then also writes the node's body.
+ * bounded size, which suffice for limits, routing and the response. The prompt is either part of the object or held by the
+ * body worker, which then also writes the node's body.
  */
 import type { ChatSettings } from '../../../schemas/api/chat-fields.ts';
 import type { ChatFields, EmbeddingsFields } from '../../../schemas/api/openai.ts';
@@ -30,7 +30,7 @@ export interface ChatFacts extends PromptSize {
   /** Number of alternative answers that the client requests (`n`). */
   readonly choices: number;
   readonly logprobs: boolean;
-  /** Whether the answer must follow a JSON schema. */
+  /** Whether the response must follow a JSON schema. */
   readonly hasSchema: boolean;
   readonly needs: readonly ChatNeed[];
   /** Paths in the caller's body of fields that the caller's API places elsewhere than chat completions do. */
@@ -39,7 +39,7 @@ export interface ChatFacts extends PromptSize {
   readonly cacheKey?: string;
   /** Hashes of the prompt's prefixes, shortest first. If absent, `chatPrefixes` computes them when needed. */
   readonly prefixes?: readonly number[];
-  /** Set if the answer should begin with the prompt's token count, provided the engine can report it that early. */
+  /** Set if the response should begin with the prompt's token count, provided the engine can report it that early. */
   readonly usageAtStart?: true;
 }
 
@@ -48,9 +48,9 @@ export interface EmbeddingsFacts extends PromptSize {
   readonly model: string;
   readonly stream: false;
   readonly maxTokens: 0;
-  /** Number of vectors that the answer must contain. */
+  /** Number of vectors that the response must contain. */
   readonly inputs: number;
-  /** Encoding of the vectors in the answer. */
+  /** Encoding of the vectors in the response. */
   readonly encoding: 'float' | 'base64';
   readonly dimensions?: number;
   /** Whether the input consists of token ids rather than text. */

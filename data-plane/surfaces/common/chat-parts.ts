@@ -1,5 +1,5 @@
 /**
- * Functions that whole and streamed chat completions share. They copy only permitted parts of a node's answer and drop all
+ * Functions that whole and streamed chat completions share. They copy only permitted parts of a node's response and drop all
  * else, such as fingerprints, timings and ids, because it would reveal the engine or the place.
  */
 
@@ -8,11 +8,11 @@ import { NodeFailure } from './node-failure.ts';
 import { integer, member, text } from './untrusted.ts';
 import { type AnsweringNode, type UsageBounds, usageBounds } from './usage.ts';
 
-/** Facts about a request that its answer needs on every surface. They are plain values, so a worker can receive them. */
+/** Facts about a request that its response needs on every surface. They are plain values, so a worker can receive them. */
 export interface AnswerFacts {
-  /** Letters and digits that are unique to this answer. The answer's id and the ids of its tool calls contain them. */
+  /** Letters and digits that are unique to this response. The response's id and the ids of its tool calls contain them. */
   readonly unique: string;
-  /** Unix time in seconds at which the answer was created. */
+  /** Unix time in seconds at which the response was created. */
   readonly created: number;
   readonly model: string;
   /** Number of UTF-8 bytes in the prompt's texts, from which usage is estimated. */
@@ -26,7 +26,7 @@ export interface AnswerFacts {
   readonly firstToolCallOnly: boolean;
 }
 
-/** Collects the facts that an answer needs. `unique` and `createdSeconds` become part of the response to the client. */
+/** Collects the facts that a response needs. `unique` and `createdSeconds` become part of the response to the client. */
 export function answerFacts(
   asked: AskedFacts,
   { unique, createdSeconds }: { readonly unique: string; readonly createdSeconds: number },
@@ -120,7 +120,7 @@ export function callArguments(given: unknown): string {
   });
 }
 
-/** Index of a choice in a node's answer. May be absent if the client requested one choice. Throws `NodeFailure`. */
+/** Index of a choice in a node's response. May be absent if the client requested one choice. Throws `NodeFailure`. */
 export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'choices'>): number {
   const given = member(choice, 'index') ?? (choices === 1 ? 0 : undefined);
   const index = integer(given);

@@ -170,7 +170,7 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
   const content = withRefusal(text, refusal);
   const thoughts = reasoning_content ?? reasoning;
   const carried: Record<string, unknown> = rest;
-  // A client may send back an answer whose content is null. No engine needs null, so leave it out.
+  // A client may send back an assistant message whose content is null. No engine needs null, so leave it out.
   if (content !== undefined || rest.tool_calls === undefined) carried['content'] = content ?? '';
   if (thoughts !== undefined) carried[table.reasoningField] = thoughts;
   return carried;
@@ -178,7 +178,7 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
 
 type AssistantContent = Extract<ChatMessage, { readonly role: 'assistant' }>['content'];
 
-/** Adds the refusal in an earlier answer to its text, because chat templates do not know refusals. */
+/** Adds the refusal in an earlier assistant message to its text, because chat templates do not know refusals. */
 function withRefusal(content: AssistantContent, refusal: string | undefined): AssistantContent {
   if (refusal === undefined) return content;
   if (content === undefined || content === '') return refusal;

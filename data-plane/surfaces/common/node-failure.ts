@@ -1,7 +1,7 @@
 /**
- * Error for a node's answer that is broken, incomplete or itself an error. The caller decides what the client sees: a refusal
- * if nothing has been sent yet, or else a destroyed connection. The message never contains text from the node, which may
- * quote prompts.
+ * Error for a node's response that is broken, incomplete or itself an error. The caller decides what the client sees: a
+ * refusal if nothing has been sent yet, or else a destroyed connection. The message never contains text from the node, which
+ * may quote prompts.
  */
 
 export type NodeFailureKind =
@@ -12,9 +12,9 @@ export type NodeFailureKind =
   /** The finish reason says that the node gave up on the request. */
   | 'aborted'
   | 'malformed'
-  /** The answer, or a part of it, exceeds a bound. */
+  /** The response, or a part of it, exceeds a bound. */
   | 'too_large'
-  /** The gateway had too little memory to hold the answer. */
+  /** The gateway had too little memory to hold the response. */
   | 'unheld'
   /** The client's API cannot represent what the model wrote. */
   | 'unusable';

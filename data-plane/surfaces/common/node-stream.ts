@@ -25,7 +25,7 @@ import { type ToolCallDelta, ToolCallDeltas } from './tool-call-deltas.ts';
 import { member, text } from './untrusted.ts';
 import { estimateUsage, outputBytes, readUsage, type Usage } from './usage.ts';
 
-/** Content that one chunk adds to one choice of the answer. */
+/** Content that one chunk adds to one choice of the response. */
 export interface ChoiceDelta {
   readonly index: number;
   readonly first: boolean;
@@ -37,7 +37,7 @@ export interface ChoiceDelta {
   readonly finish?: FinishReason | undefined;
 }
 
-/** State of a node's stream. While `waiting`, no valid event has arrived, so the answer's HTTP status can still change. */
+/** State of a node's stream. While `waiting`, no valid event has arrived, so the HTTP status to send can still change. */
 type StreamState = 'waiting' | 'streaming' | 'completed' | 'failed';
 
 interface ChoiceProgress {
@@ -71,7 +71,7 @@ export class NodeStream {
     return this.#usage;
   }
 
-  /** Description of an unusual format in a complete answer, or undefined if the format was as expected. */
+  /** Description of an unusual format in a complete response, or undefined if the format was as expected. */
   get oddForm(): string | undefined {
     return this.#oddForm;
   }
@@ -123,7 +123,7 @@ export class NodeStream {
     const choices = member(chunk, 'choices') ?? [];
     if (!Array.isArray(choices)) throw malformedAnswer('the choices of a chunk are not a list');
     this.#usage = readUsage(member(chunk, 'usage'), this.#facts.most) ?? this.#usage;
-    // If a runner has died, Ollama sends an empty chunk without a model, which must not count as the start of the answer.
+    // If a runner has died, Ollama sends an empty chunk without a model, which must not count as the start of the response.
     const mayBegin = member(chunk, 'model') !== '';
     const deltas: ChoiceDelta[] = [];
     for (const choice of choices) {

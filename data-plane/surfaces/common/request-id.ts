@@ -11,7 +11,7 @@ const idBytes = 16;
 const random = Buffer.allocUnsafeSlow(256 * idBytes);
 let used = random.length;
 
-/** Creates the unique part of an answer's id from 128 random bits. */
+/** Creates the unique part of a response's id from 128 random bits. */
 export function mintUnique(): string {
   if (used === random.length) {
     randomFillSync(random);

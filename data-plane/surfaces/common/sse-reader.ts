@@ -1,6 +1,6 @@
 /**
  * Reads server-sent events from a node, however the bytes are split, and holds at most one event in memory. Comments and
- * events that are not part of an answer only show that the node is alive.
+ * events that are not part of a response only show that the node is alive.
  */
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 import { NodeFailure } from './node-failure.ts';
@@ -10,7 +10,7 @@ export const eventCharactersMax = 1024 * 1024;
 
 export interface SseHandlers {
   readonly onData: (data: string) => void;
-  /** Called for a comment, or for an event that is not part of an answer. Engines send both to show that they are alive. */
+  /** Called for a comment, or for an event that is not part of a response. Engines send both to show that they are alive. */
   readonly onComment?: () => void;
   /** Called if the stream cannot be read any further. No handler is called afterwards. */
   readonly onFailure: (failure: NodeFailure) => void;
@@ -97,7 +97,7 @@ export class SseReader {
   }
 }
 
-/** Whether an event is not part of an answer: its data is empty, or it is a named event whose data is not a chunk. */
+/** Whether an event is not part of a response: its data is empty, or it is a named event whose data is not a chunk. */
 function isForeign(event: string | undefined, data: string): boolean {
   if (data.trim() === '') return true;
   return event !== undefined && event !== '' && event !== 'message' && !/^\s*(?:\{|\[DONE\])/.test(data);

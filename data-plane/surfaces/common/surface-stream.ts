@@ -11,7 +11,7 @@ import { type ChoiceDelta, NodeStream } from './node-stream.ts';
 /** Usage of a stream that is still running: as the node has reported it so far, or an estimate. */
 export type UsageSoFar = Pick<NodeStream, 'usage' | 'reportedUsage'>;
 
-/** Writes the events of one answer in its surface's format. If a method throws, the stream fails. */
+/** Writes the events of one response in its surface's format. If a method throws, the stream fails. */
 export interface StreamWriter {
   /** Returns the frames for one event of the node, often none. `data` is the node's event as received. */
   write(deltas: readonly ChoiceDelta[], soFar: UsageSoFar, data: string): string[];

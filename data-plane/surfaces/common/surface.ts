@@ -1,5 +1,5 @@
 /**
- * A surface is one API as clients see it: the format of its requests and answers. Each surface has a folder below
+ * A surface is one API as clients see it: the format of its requests and responses. Each surface has a folder below
  * data-plane/surfaces, and `surfaces/common` contains what the surfaces share. No surface may pass on anything that reveals
  * the engine or place that answered.
  */
@@ -18,11 +18,11 @@ export interface ShapeHeaders {
   readonly sealKey?: string | undefined;
 }
 
-/** Answer for the client, rebuilt from a node's answer. A body of type string is already JSON. */
+/** Response for the client, rebuilt from a node's response. A body of type string is already JSON. */
 export interface RebuiltBody<Body extends object | string = object> {
   readonly body: Body;
   readonly usage: Usage;
-  /** Description of an unusual format in a complete answer, or undefined if the format was as expected. */
+  /** Description of an unusual format in a complete response, or undefined if the format was as expected. */
   readonly oddForm?: string | undefined;
 }
 
@@ -36,8 +36,8 @@ export interface ClientSurface<Context> {
     headers: ShapeHeaders,
     text: string | undefined,
   ): { readonly asked: WholeRequest; readonly context: Context };
-  /** Converts a node's complete answer, parsed from JSON. Throws `NodeFailure` if the answer is unusable. */
+  /** Converts a node's complete response, parsed from JSON. Throws `NodeFailure` if the response is unusable. */
   whole(answer: unknown, facts: AnswerFacts, context: Context): RebuiltBody<object | string>;
-  /** Creates the writer of a streamed answer, which charges held text to `memory`. Undefined if the API never streams. */
+  /** Creates the writer of a streamed response, which charges held text to `memory`. Undefined if the API never streams. */
   readonly stream: ((facts: AnswerFacts, context: Context, memory: MemoryBudget) => StreamWriter) | undefined;
 }

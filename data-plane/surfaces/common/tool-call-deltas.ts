@@ -1,7 +1,7 @@
 /**
  * Reads the tool calls of one streamed choice, whatever the engine's format. Each call is opened once, with id, name and a
  * new index, and after that only its arguments grow. Engines may repeat ids and names, send null for them, number every call
- * 0, or leave the number out. If a part could belong to two calls, or if a name arrives in parts, the answer fails.
+ * 0, or leave the number out. If a part could belong to two calls, or if a name arrives in parts, the response fails.
  */
 
 import {

@@ -1,5 +1,5 @@
 /**
- * Token usage of one answer. The node's counts are checked against bounds, because usage is billed. If the node does not
+ * Token usage of one response. The node's counts are checked against bounds, because usage is billed. If the node does not
  * report usage, it is estimated and marked as an estimate.
  */
 
@@ -53,7 +53,7 @@ export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: Answ
 /** Assumed number of bytes per token when usage is estimated. */
 const bytesPerToken = 4;
 
-/** Usage that a node reports in an answer or chunk, limited to `most`. Undefined if none is reported or it makes no sense. */
+/** Usage that a node reports in a response or chunk, limited to `most`. Undefined if it is missing or makes no sense. */
 export function readUsage(value: unknown, most: UsageBounds): Usage | undefined {
   const reportedPrompt = integer(member(value, 'prompt_tokens'));
   if (reportedPrompt === undefined) return undefined;

@@ -1,7 +1,7 @@
 /**
- * Builds the client's answer from a node's embeddings: one per input, in order, in the requested encoding. Checks the
+ * Builds the client's response from a node's embeddings: one per input, in order, in the requested encoding. Checks the
  * encoding and the number of dimensions, because official clients would decode the wrong ones into garbage without an error.
- * Throws `NodeFailure` if the node's answer does not match the request.
+ * Throws `NodeFailure` if the node's response does not match the request.
  */
 
 import { Refusal } from '../../../shared/decision/refusal.ts';

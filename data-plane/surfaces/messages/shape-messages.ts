@@ -23,11 +23,11 @@ import { type Path, toChatMessages } from './conversation.ts';
 export interface MessagesContext {
   /** Whether reasoning is shown. If `omitted`, reasoning blocks are sent without their text. */
   readonly thinkingDisplay: 'shown' | 'omitted';
-  /** Stop sequences that the answer may name, if the engine reports which one ended it. */
+  /** Stop sequences that the response may name, if the engine reports which one ended it. */
   readonly stopSequences: readonly string[];
 }
 
-/** Maximum length of a stop sequence that an answer can name. It bounds the context; nodes also get longer sequences. */
+/** Maximum length of a stop sequence that a response can name. It bounds the context; nodes also get longer sequences. */
 const stopSequenceCharactersMax = 1024;
 
 /** Validates a request for a message. Throws `UnsupportedShapeError` with the JSON path of the first unsupported field. */

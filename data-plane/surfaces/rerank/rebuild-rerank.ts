@@ -1,7 +1,7 @@
 /**
- * Builds the client's answer from a node's scores. Results are sorted, best first, with equal scores in the order of the
- * documents, and cut to the requested number, because some engines do neither. Scores keep the engine's scale. Returned
- * documents come from the request, never from the node. Throws `NodeFailure` if the node's answer does not match the request.
+ * Builds the client's response from a node's scores. Results are sorted, best first, with equal scores in document order, and
+ * cut to the requested number, because some engines do neither. Scores keep the engine's scale. Returned documents come from
+ * the request, never from the node. Throws `NodeFailure` if the node's response does not match the request.
  */
 import { type AnswerFacts, malformedAnswer, refuseError } from '../common/chat-parts.ts';
 import type { RebuiltBody } from '../common/surface.ts';

@@ -31,7 +31,7 @@ type ToolCall = NonNullable<Extract<ChatMessage, { role: 'assistant' }>['tool_ca
 type CallItem = Extract<InputItem, { readonly type: 'function_call' | 'custom_tool_call' }>;
 type OutputItem = Extract<InputItem, { readonly output: unknown }>;
 
-/** Converts the input. `sealKey` decrypts reasoning from earlier answers. Throws `UnsupportedShapeError`. */
+/** Converts the input. `sealKey` decrypts reasoning from earlier responses. Throws `UnsupportedShapeError`. */
 export function toConversation(fields: ResponsesFields, sealKey: string | undefined): InputChat {
   const { input, instructions } = fields;
   const reader = new ItemReader(instructions, sealKey);

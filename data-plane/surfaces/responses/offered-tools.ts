@@ -1,6 +1,6 @@
 /**
- * Converts the tools in a request to functions for a node, and function names in the answer back. A tool in a namespace gets
- * a name made of the namespace and the tool's name. A custom tool becomes a function whose only argument is a text.
+ * Converts the tools in a request to functions for a node, and converts function names in the response back. A tool in a
+ * namespace gets a name made of both names. A custom tool becomes a function whose only argument is a text.
  */
 import { createHash } from 'node:crypto';
 import type { FunctionTool, ToolChoice } from '../../../schemas/api/openai-messages.ts';
@@ -133,7 +133,7 @@ function grammarText(format: Extract<OwnTool, { type: 'custom' }>['format']): st
   return `The input must match this ${format.syntax} grammar:\n${format.definition}`;
 }
 
-/** Tools in the form in which an answer repeats them. Absent members are null. Web search, which never runs, is left out. */
+/** Tools in the form in which a response repeats them. Absent members are null. Web search, which never runs, is left out. */
 export function repeatedTools(tools: ResponseTools | undefined): object[] {
   return (tools ?? []).flatMap((tool): object[] => {
     if (tool.type === 'function' || tool.type === 'custom') return [repeatedTool(tool)];

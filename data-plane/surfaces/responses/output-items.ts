@@ -14,7 +14,7 @@ import { sealThoughts } from './sealed-thoughts.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.ts';
 
-/** Maximum length of an answer's text, all of which must be held, because the last event repeats it. */
+/** Maximum length of a response's text, all of which must be held, because the last event repeats it. */
 const charactersMax = 4 * 1024 * 1024;
 /** Memory for an item or a part in addition to its text, counted in characters. */
 const partCharacters = 1024;
@@ -26,7 +26,7 @@ const noLogprobs: readonly ResponseLogprob[] = [];
 export interface ItemsOptions {
   readonly unique: string;
   readonly context: ResponsesContext;
-  /** Collects the events of a stream. Undefined if the answer is not streamed. */
+  /** Collects the events of a stream. Undefined if the response is not streamed. */
   readonly events: ResponseEvents | undefined;
   readonly held: HeldText | undefined;
 }
@@ -38,7 +38,7 @@ interface LateText {
 
 export class OutputItems {
   readonly #options: ItemsOptions;
-  /** Items that are finished, in the order of the answer. */
+  /** Items that are finished, in the order of the response. */
   readonly #items: object[] = [];
   readonly #calls: CallItem[] = [];
   readonly #late: LateText[] = [];
@@ -81,13 +81,13 @@ export class OutputItems {
     this.#writeCalls();
   }
 
-  /** Ends the answer and returns all its items. Throws `NodeFailure` if a tool call's input is invalid. */
+  /** Ends the response and returns all its items. Throws `NodeFailure` if a tool call's input is invalid. */
   finish(finish: FinishReason): readonly object[] {
     this.#options.held?.repeat(endEvents);
     this.#finishCalls(finish === 'length');
     // Skip line breaks that templates leave after a tool call.
     for (const { kind, text } of this.#late) if (text.trim() !== '') this.#write(kind, text, noLogprobs);
-    // Add an empty message, because agents treat an answer without a message or call as missing and repeat the request.
+    // Add an empty message, because agents treat a response without a message or call as missing and repeat the request.
     if (!this.#hasMessage && this.#items.every((item) => !('call_id' in item)))
       this.#write('output_text', '', noLogprobs);
     this.#endText(isIncomplete(finish));

@@ -1,9 +1,9 @@
-/** Builds the response object of the Responses API, as JSON. It has the same members in streams and in whole answers. */
+/** Builds the response object of the Responses API, as JSON. It has the same members in streams and in whole responses. */
 import type { AnswerFacts, FinishReason } from '../common/chat-parts.ts';
 import type { Usage } from '../common/usage.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 
-/** Reasons to report for an incomplete answer. With any other finish reason, the answer is complete. */
+/** Reasons to report for an incomplete response. With any other finish reason, the response is complete. */
 const incompleteReasons: Readonly<Partial<Record<FinishReason, string>>> = {
   length: 'max_output_tokens',
   content_filter: 'content_filter',

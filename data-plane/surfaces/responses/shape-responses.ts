@@ -12,14 +12,14 @@ import { toConversation } from './input-items.ts';
 import { type CallNames, type OfferedTools, offeredTools, repeatedTools } from './offered-tools.ts';
 
 export interface ResponsesContext {
-  /** Members of the request that the answer repeats, as JSON on one line without the outer braces. */
+  /** Members of the request that the response repeats, as JSON on one line without the outer braces. */
   readonly repeated: string;
   readonly names: CallNames;
-  /** Key that encrypts the reasoning in the answer, or undefined if the reasoning must not be returned encrypted. */
+  /** Key that encrypts the reasoning in the response, or undefined if the reasoning must not be returned encrypted. */
   readonly sealKey: string | undefined;
 }
 
-/** Maximum length of instructions, tools or a schema that an answer repeats. It bounds what is kept per request. */
+/** Maximum length of instructions, tools or a schema that a response repeats. It bounds what is kept per request. */
 const repeatedCharactersMax = 32 * 1024;
 
 /** Validates a request. Throws `UnsupportedShapeError` with the JSON path of the first unsupported field. */
@@ -104,7 +104,7 @@ function chatFormat(format: Format): ChatBody['response_format'] {
   return { type, json_schema: schema };
 }
 
-/** Members of the request that an answer repeats. A member that the request left out has the API's default. */
+/** Members of the request that a response repeats. A member that the request left out has the API's default. */
 function repeatedMembers(fields: ResponsesFields, metadata: unknown): object {
   const { text, reasoning } = fields;
   return {

@@ -48,7 +48,7 @@ export class TextItem {
   readonly #ended: object[] = [];
   #part: Part | undefined;
 
-  /** Opens the item. `events` is undefined if the answer is not streamed. */
+  /** Opens the item. `events` is undefined if the response is not streamed. */
   constructor(item: 'reasoning' | 'message', place: ItemPlace, events: ResponseEvents | undefined) {
     this.item = item;
     this.#events = events;
