@@ -11,7 +11,7 @@ export interface NodeAgentOptions {
   readonly node: string;
   readonly token: string;
   readonly engine: Engine;
-  /** Whether the engine is made to load the models installed at the node's place. Ignored if it cannot load models. */
+  /** Whether to make the engine load the models installed at the node's place. Ignored if the engine cannot do so. */
   readonly loadsModels: boolean;
   readonly logger: Logger;
 }
@@ -53,7 +53,7 @@ export class NodeAgent {
     await this.link.leave();
     if (this.engine.view.inFlight === undefined) return;
     const until = performance.now() + timeoutSeconds * 1000;
-    // The engine may not have counted the requests yet that were sent just before the node left.
+    // Requests that were sent just before the node left may not appear in the engine's count yet.
     await sleep(Math.min(2000, timeoutSeconds * 1000));
     while (performance.now() < until && (this.engine.view.inFlight ?? 0) > 0) await sleep(drainPollMs);
   }

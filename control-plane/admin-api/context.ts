@@ -155,7 +155,7 @@ export async function awaitPosition(
     });
 }
 
-/** Opens the state for a read: the present one, once position `min` is folded, or the one at the moment `at`. */
+/** Opens the state for a read: the state at the moment `at`, or the present state once position `min` is folded. */
 export async function openState(
   context: Pick<AdminContext, 'snapshot' | 'replicator' | 'past'>,
   { at, min }: z.infer<typeof readQuerySchema>,

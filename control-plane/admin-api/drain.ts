@@ -1,6 +1,4 @@
-/**
- * Shuts a replica down in steps with time limits: report not ready, refuse connections, close WebSockets, finish requests.
- */
+/** Shuts a replica down in timed steps: reports not ready, refuses connections, closes WebSockets, finishes requests. */
 
 import type { Server } from 'node:http';
 import type { Check } from '../../shared/runtime/health-server.ts';

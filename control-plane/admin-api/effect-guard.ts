@@ -33,7 +33,7 @@ const requestsMin = 100;
 const shareMax = 0.01;
 /** Time in ms for which all commands share one sample, unless it is too small or a gateway did not answer. */
 const sampleMs = 10_000;
-/** Longest wait in ms for an effect. Gateways get five seconds of it to answer, and the history gets the rest. */
+/** Time limit in ms for computing an effect. Gateways get five seconds of it to answer, and the history gets the rest. */
 const timeoutMs = 10_000;
 const listedMax = 10;
 
@@ -87,7 +87,7 @@ export class EffectGuard {
     };
   }
 
-  /** Whether exactly these events were judged, on a state that gives the same answers as the present one. */
+  /** Whether exactly these events were judged, on a state that leads to the same outcomes as the present one. */
   holds(checked: CheckedEffect | undefined, events: readonly KnownEvent[]): boolean {
     if (!mayRefuse(events)) return true;
     return checked?.events === describeEvents(events) && checked.position >= this.#turnedAt;

@@ -67,7 +67,7 @@ async function list(
 
 const filters = ['organisation', 'key', 'stack', 'node', 'actor', 'text'] as const;
 
-/** Searches events in the history, from the newest or filtered by subject. */
+/** Searches events in the history, starting with the newest or filtered by subject. */
 async function search(
   context: Context,
   query: EventQuery,

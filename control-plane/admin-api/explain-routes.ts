@@ -79,7 +79,7 @@ function noRecord(unanswered: readonly string[]): CommandError {
 
 type Moment = ExplainRequest['at'];
 
-/** Reads counters for an explanation. A comparison of moments uses tokens only, because the past contains nothing else. */
+/** Reads counters for an explanation. Compares moments by tokens only, because no other past counters are known. */
 function readCounters(
   context: Context,
   ask: Pick<ExplainRequest, 'key' | 'organisation' | 'diff'>,

@@ -10,7 +10,7 @@ interface FleetSource {
   readonly head: () => HeadView;
 }
 
-/** Exports each gateway's state, lag and silence. If several processes share a name, the largest lag and silence count. */
+/** Exports each gateway's state, lag and silence. If several processes share a name, exports the largest values. */
 export function observeFleet({ registry, board, head }: FleetSource): void {
   new Gauge({
     name: 'headgate_gateway_state',

@@ -30,7 +30,7 @@ export interface HttpListener {
   readonly bodies: BodyBudgets;
 }
 
-/** Replaces Fastify's compilers, which cost start-up time. Requests are parsed once, by code that reports every fault. */
+/** Replaces Fastify's compilers, which slow down startup. Requests are parsed once, by code that reports every fault. */
 export const compilersFactory: object = {
   buildValidator: () => () => (data: unknown) => ({ value: data }),
   buildSerializer: () => () => (answer: unknown) => JSON.stringify(answer),

@@ -1,4 +1,4 @@
-/** WebSocket route for agents. Checks tokens before the upgrade, refuses all others alike, and does not accept `Origin`. */
+/** WebSocket route for agents. Checks tokens before the upgrade, refuses every agent alike, and rejects any `Origin`. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { nodeConnectPath } from '../../schemas/records/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';

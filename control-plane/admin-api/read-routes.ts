@@ -31,7 +31,7 @@ async function answer(
   };
   const params = (row.params ? parseQuery(row.params, request.params) : {}) as ReadParams;
   await awaitPosition(context, min);
-  // The present role counts, so that former members cannot read past states either.
+  // Checks the person's present role, so that former members cannot read past states either.
   const authorised = (owner: () => string | undefined): void =>
     authorise(context.snapshot.db, requestActor(request), row.access, owner);
   if (at === undefined) {

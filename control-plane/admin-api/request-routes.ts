@@ -106,7 +106,7 @@ class RowPresenter {
 
   #forMembers({ node, cause, key, host, ...row }: RequestRow, ofKey: string | undefined): RequestRow {
     const { organisation } = row;
-    // One of the request's two keys may belong to another organisation. Nobody may learn which stacks others have.
+    // Hides a host or key that belongs to another organisation, because nobody may learn what others have.
     const isOwnHost =
       host === 'shared' || findStack(this.#context.snapshot.db, host)?.organisation === organisation;
     return {

@@ -8,7 +8,7 @@ const bufferedBytesMax = 1024 * 1024;
 export function beginEvents(reply: FastifyReply): ServerResponse {
   reply.hijack();
   const response = reply.raw;
-  // Fastify does not send the headers of a hijacked reply, so copies those that hooks have set.
+  // Fastify does not send the headers of a hijacked reply, so copy the ones that hooks have set.
   for (const [name, value] of Object.entries(reply.getHeaders())) response.setHeader(name, value ?? '');
   response.on('error', () => response.destroy());
   response.writeHead(200, {

@@ -1,4 +1,4 @@
-/** Serves the state, or the rest of an interrupted download, as one SQLite file for backups and for starting gateways. */
+/** Serves the state, or the rest of an interrupted download, as one SQLite file for backups and for gateways that start. */
 import { createReadStream, type ReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { FastifyRequest } from 'fastify';
@@ -63,7 +63,7 @@ export function snapshotHandlers(context: Context): OperationHandlers<'snapshot.
   };
 }
 
-/** Returns the requested range of bytes if the request names this very copy. Otherwise the whole file is sent. */
+/** Returns the requested range of bytes if the request names exactly this copy. Otherwise the whole file is sent. */
 function selectPart(
   { headers }: FastifyRequest,
   tag: string,

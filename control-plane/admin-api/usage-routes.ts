@@ -68,7 +68,7 @@ function usageOfVisitors(context: Context, nowMs: number): OperationAnswer<'usag
   return { visitors: { day: sum(today), month: sum(month) }, position: context.snapshot.seq };
 }
 
-/** Yields usage lines. One organisation's rows are read by its periods, so that no other organisation's rows are read. */
+/** Yields usage lines. One organisation's rows are read period by period, so that no other organisation's rows are read. */
 async function* lines(context: Context, query: OperationQuery<'usage.export'>): AsyncIterable<string> {
   const { organisation } = query;
   if (organisation === undefined) yield* readUsageLines(context, query, {});

@@ -47,7 +47,7 @@ export class CommandShares {
     });
   }
 
-  /** Waits for the caller's turn. Resolves with a function that ends it, to call once. Rejects with a `Busy` error. */
+  /** Waits for the caller's turn. Resolves with a function that must be called once to end it, or rejects with `Busy`. */
   turn(caller: QueueCaller): Promise<() => void> {
     return this.#queue.acquire(caller);
   }
@@ -55,7 +55,7 @@ export class CommandShares {
 
 export const theReplica: QueueCaller = { caller: 'the replica', isFirst: true };
 
-/** Identifies a command's caller for the queue. `organisation` is the one that a person's command concerns. */
+/** Identifies a command's caller for the queue. `organisation` is the organisation that a person's command concerns. */
 export function commandCaller(actor: Actor, organisation: string | undefined): QueueCaller {
   if (actor.person === undefined) return { caller: actorName(actor), isFirst: true };
   return { caller: callerName(actor), organisation };

@@ -2,8 +2,8 @@
  * Writes commands to the log. Each command is authorised and waits for its turn. Then, as part of a group
  * (`command-group.ts`), the state is folded to the head, and the command is authorised again, planned, previewed and
  * appended. It waits until the fold accepts its record. The chain of hashes makes each append conditional on the previous
- * commit, so any number of replicas may write without a leader or a lock. A command is answered only once its outcome is
- * known: done, refused, or `OutcomeUnknown`, which a repeat with the same id settles.
+ * commit, so any number of replicas may write without a leader or a lock. The caller gets a response only once the outcome is
+ * known: done, refused, or `OutcomeUnknown`, which a repeat with the same id resolves.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { genesisPrev, type Via } from '../../schemas/events/commit.ts';
@@ -59,7 +59,7 @@ export class CommandWriter {
       const definition = chooseForm(of, raw.body);
       this.#shares.countPerson(actor, findBounds(db));
       const input = parseInput(definition, raw);
-      // Parsing and hashing a body of the largest size take a whole turn of the event loop each.
+      // Parsing and hashing a very large body each take a whole turn of the event loop.
       if (definition.plansAhead) await nextTurn();
       const authorise = (): void => authoriseCommand(definition, db, input, actor);
       await this.#checkBeforeTurn(authorise);

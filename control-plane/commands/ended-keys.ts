@@ -1,7 +1,7 @@
 /**
- * Removes the rows of keys that ended long ago, so that the state grows only with keys in use. Every replica tries, and the
- * log accepts only the first. Ids stay in the log and in history. A request with a removed key gets the refusal of a key that
- * never existed.
+ * Removes the rows of keys that ended long ago, so that the state grows only with keys in use. Every replica tries to do so,
+ * and the log accepts only the first attempt. Ids stay in the log and in history. A request with a removed key gets the
+ * refusal of a key that never existed.
  */
 import { randomUUID } from 'node:crypto';
 import { dayMs } from '../../schemas/durations.ts';
@@ -47,7 +47,7 @@ interface EndedKey {
 
 /** Lists keys that ended at or before `untilMs`, starting with those that ended first. */
 function endedKeys(db: Database, untilMs: number): EndedKey[] {
-  // A revocation can precede its key in the log. Its row has no organisation until then, and must stay.
+  // The log may contain a revocation before its key. Until the key arrives, the row has no organisation and must stay.
   return all<EndedKey>(
     db,
     `SELECT id, organisation, name FROM api_key WHERE ${keyEndSql} <= ? AND organisation IS NOT NULL

@@ -27,7 +27,7 @@ export class FleetPlan {
   readonly #removals: FleetStep[] = [];
   readonly #changes: FleetChange[] = [];
 
-  /** Plans to set a resource to `after`, which `event` does. Adds nothing if `before` is already equal. */
+  /** Plans to set a resource to `after` by means of `event`. Adds nothing if `before` already equals `after`. */
   put(kind: FleetKind, id: string, before: object | undefined, after: object, event: KnownEvent): void {
     if (!before) {
       this.#add(this.#sets, { event, change: { action: 'create', kind, id } });

@@ -1,6 +1,6 @@
 /**
  * Guards that apply to the events of every command. They limit the number of resources and the share of the fleet that is
- * removed, and prevent used tokens from being given back.
+ * removed, and prevent used tokens from becoming available again.
  */
 import type { KnownEvent } from '../../schemas/events/events.ts';
 import { groupDigits } from '../../schemas/grouped.ts';

@@ -1,6 +1,6 @@
 /**
  * Serves the console: its pages and, under `/api`, the routes of the admin API with the rights of the signed-in person. Its
- * listener is an origin of its own, separate from tenants' hosts and from the admin API. It must not accept bearer tokens.
+ * listener has its own origin, separate from tenants' hosts and from the admin API. It must not accept bearer tokens.
  */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { readingRoles } from '../../schemas/admin/admin-row.ts';

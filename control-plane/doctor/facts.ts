@@ -41,13 +41,13 @@ interface LogFacts {
   /** Position at which the state's rows did not match the checkpoint in the log. */
   readonly divergedAt?: number | undefined;
   readonly diskFreeBytes?: number | undefined;
-  /** Reading progress of this replica on each topic, and the failures that it met. */
+  /** Reading progress of this replica on each topic, and its failures. */
   readonly topics?: readonly TopicReading[] | undefined;
   /** Whether this replica reads back its own reports. If it does not, the silence of other processes proves nothing. */
   readonly hasReports?: boolean | undefined;
   /** State of the brokers, if the log is on Kafka. */
   readonly brokers?: LogInspection | undefined;
-  /** Topics in which records were refused since the start, because they had no valid MAC. */
+  /** Topics in which records were refused since this process started, because they had no valid MAC. */
   readonly refused?: readonly (RefusedRecords & { readonly topic: string })[] | undefined;
   readonly history?:
     | { readonly position: number; readonly bytes: number; readonly fault?: string | undefined }
@@ -107,7 +107,7 @@ interface NodeFacts {
   readonly unansweredAt?: readonly string[] | undefined;
   /** Gateways to which the node reported more tokens in the last hour than a request can use. */
   readonly overstatedTo?: readonly string[] | undefined;
-  /** Unusual, ambiguous or unknown forms of the node's responses in the last hour, each with the model's name. */
+  /** Unusual, ambiguous or unknown response formats of the node in the last hour, each with the model's name. */
   readonly oddForms?: readonly string[] | undefined;
   /** Whether some of the node's reports were kept out of the log in the last hour, because they exceeded a limit. */
   readonly withheld?: boolean | undefined;
@@ -165,7 +165,7 @@ interface ListenerFacts {
   readonly certificateFault?: string | undefined;
 }
 
-/** A gateway's answers about another organisation's stack and about a stack that does not exist. Both must be equal. */
+/** A gateway's responses for another organisation's stack and for a stack that does not exist. They must be equal. */
 interface ProbeFacts {
   readonly gateway: string;
   readonly foreign: string;

@@ -27,7 +27,7 @@ function silentText({ silentSeconds }: Gateway): string {
     : 'it has not reported since this replica started';
 }
 
-/** Next step for a silent gateway, which may have ended or may run although its reports do not arrive. */
+/** Next step for a silent gateway. It may have stopped, or it may be running although its reports do not arrive. */
 function silentNext({ name }: Gateway): string {
   return `if it has ended, start it; if it runs, check its log and network; if it was removed: headgate gateway forget ${name}`;
 }

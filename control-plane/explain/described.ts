@@ -74,7 +74,7 @@ function ladder(
   return record === undefined ? asked : asRecorded(asked, record);
 }
 
-/** Adds how a recorded request ended if that did not follow from the rules alone. */
+/** Adds how a recorded request ended, if the rules alone did not determine that. */
 function asRecorded(asked: readonly Step[], record: DecisionRecord): readonly Step[] {
   const { stage, type, reason } = record;
   const { outcome, phase, endedBy } = deriveVerdict(record);

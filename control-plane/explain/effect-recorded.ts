@@ -37,7 +37,7 @@ export interface TurnedRequests extends ServedRequests {
   readonly to: AnswerLabel;
 }
 
-/** Omits organisations and keys that the command intends to refuse. Only records contain keys, traffic reports do not. */
+/** Omits organisations and keys that the command intends to refuse. Traffic reports do not contain keys. */
 export function notMeant<Reported extends { readonly organisation: string }>(
   records: readonly SampledDecision[],
   reported: readonly Reported[],
@@ -99,7 +99,7 @@ function isDecidedByRules({ stage }: SampledRecord): boolean {
   return stage === 'admission' || stage === 'answer';
 }
 
-/** Whether the caller is unknown. Anyone can send many such requests, which could hide those that a change refuses. */
+/** Whether the caller is unknown. Anyone can send many such requests, and hide the ones that a change would refuse. */
 function isOfNobody({ key, organisation, visitor }: SampledRecord): boolean {
   return (key ?? organisation ?? visitor) === undefined;
 }

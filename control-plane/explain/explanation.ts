@@ -1,7 +1,7 @@
 /**
  * Explains a decision: every step, the events behind it, the answer before them, and single changes that would turn a refusal
  * into success. Code in `control-plane/explain` uses the same decision functions as serving, so that an explanation never
- * contradicts a gateway. It must not write to the log, and must not show members the names of what belongs to other
+ * contradicts a gateway. It must not write to the log, and must not show members the names of things that belong to other
  * organisations.
  */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -32,7 +32,7 @@ export interface Explainer {
   /** Whether the log can be read. If not, an attempt would only time out. */
   readonly isLogReachable: boolean;
   readonly snapshot: Snapshot;
-  /** Whether the caller is an operator. Members do not see the names of what belongs to other organisations. */
+  /** Whether the caller is an operator. Members do not see the names of things that belong to other organisations. */
   readonly isOperator: boolean;
   /** Finds an earlier answer by searching past states. `last` is the newest position that may be read. */
   answerBefore(last: number, question: Question, asked: AnswerBefore): Promise<EarlierAnswer | undefined>;

@@ -28,7 +28,7 @@ export interface TracedVerdict {
   readonly trace: Trace;
 }
 
-/** Empty, because host names are a setting of each gateway. A question names its target instead. */
+/** Empty host names, because these are a setting of each gateway. A question names its target instead. */
 const noHosts: HostNames = { shared: new Set(), stackDomain: 'invalid' };
 
 /** Stands for a model that was not recorded. No model can have this id, so it is decided like any unknown name. */

@@ -58,9 +58,7 @@ function recordedStep(record: DecisionRecord): StepName | undefined {
   return cause && causes[cause].step;
 }
 
-/**
- * Lists the steps about which the record contains no facts, because the request was refused or its client left before them.
- */
+/** Lists the steps about which the record contains no facts, because the request ended before it reached them. */
 export function unreadSteps(record: DecisionRecord): readonly StepName[] {
   if (!isDecided(record)) return stepNames.filter((name) => !isPassedUndecided(name, record));
   const step = recordedStep(record);

@@ -57,7 +57,7 @@ function sumSide(
   };
 }
 
-/** Keeps only internal errors, because anyone can cause any number of the other refusals of unknown callers. */
+/** Keeps only internal errors. Unknown callers can cause any number of other refusals, so they are ignored. */
 function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
 }

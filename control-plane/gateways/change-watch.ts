@@ -22,7 +22,7 @@ export type ChangeStep =
   | { readonly kind: 'advance' }
   | { readonly kind: 'withdraw'; readonly reason: string };
 
-/** Problem of a gateway in a wave because of which the change is withdrawn. */
+/** Gateway fault that causes a change to be withdrawn, if the gateway is in one of the change's waves. */
 type GatewayFault = 'silent' | 'diverged' | 'halted';
 
 export interface WatchedChange {

@@ -118,12 +118,12 @@ export class FleetCounters {
     return this.#options.topic.refused;
   }
 
-  /** Returns what all gateways together counted for the subject in the period. */
+  /** Returns the usage that all gateways together counted for the subject in the period. */
   used(subject: string, period: string): Sum {
     return this.#state.sum(counterKey(subject, period));
   }
 
-  /** Returns what each replica counted for the subject in the period. */
+  /** Returns the usage that each replica counted for the subject in the period. */
   valuesOf(subject: string, period: string): { readonly replica: ReplicaFacts; readonly sum: Sum }[] {
     return this.#state.valuesOf(counterKey(subject, period));
   }

@@ -21,7 +21,7 @@ import type { StatusBoard } from './status-board.ts';
 const sweepMsDefault = 2000;
 /** Silence in ms after which a gateway's report is republished. */
 const silentMs = 60_000;
-/** Time in ms that a gateway known only from a file or a memory record has to report before its report is republished. */
+/** Time in ms for a gateway known only from a file or memory record to report before its old report is republished. */
 const graceMs = 10_000;
 /** Republish interval in ms, far below the topic's retention of one day. */
 const republishEveryMs = hourMs;

@@ -50,7 +50,7 @@ export class FleetTraffic {
   /** Time of each gateway's last report that this build could not read, by `recordsId`. */
   readonly #unread = new BoundedMap<string, number>(unreadMax, 'oldest');
 
-  /** Clock by which gateways count, in ms since 1970. */
+  /** Clock that gateways use for counting, in ms since 1970. */
   readonly now: () => number;
   readonly #time: ReadTime;
 

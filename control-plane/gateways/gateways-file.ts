@@ -13,7 +13,7 @@ import { gatewaysSql } from './gateways-tables.ts';
 
 const tombstonesMax = 20_000;
 
-/** The last report of a gateway, or its tombstone. `endedAt` is the number of the report with which it ended. */
+/** The last report of a gateway, or its tombstone. `endedAt` is the number of the gateway's last report. */
 export type PersistedGateway = StatusReport | { readonly incarnation: string; readonly endedAt: number };
 
 export class GatewaysFile {

@@ -25,7 +25,7 @@ export type { SeenReport } from './fleet-rows.ts';
 
 /** Seconds of silence after which a process is `STALE`. */
 export const staleSeconds = 10;
-/** Age in seconds of the last proof at which a `fence` gateway certainly accepts no keys (design: Revocation confirmed). */
+/** Age in seconds of its last proof at which a gateway with the policy `fence` has certainly stopped accepting keys. */
 const fencedForSureSeconds = 60;
 /** Seconds after which a `fence` gateway has certainly applied a position or is fenced. A proof is valid for 45 s. */
 const coveredForSureSeconds = 50;

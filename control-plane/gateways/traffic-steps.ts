@@ -54,7 +54,7 @@ export class TrafficSteps {
     });
   }
 
-  /** Returns the steps in which something was counted, in order of time, each with its end in ms since 1970. */
+  /** Returns the steps in which something was counted, in chronological order, each with its end in ms since 1970. */
   found(): (readonly [endMs: number, step: StepSums])[] {
     const { untilMs, stepMs } = this.#range;
     return [...this.#steps]

@@ -47,7 +47,7 @@ interface OpenHistory {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly reader: HistoryReader;
-  /** Stops folding this file, because of an error. */
+  /** Stops folding the file after an error. */
   fail(error: Error): void;
 }
 

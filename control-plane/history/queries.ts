@@ -51,7 +51,7 @@ export interface PastRead {
 
 export type ShownCommit = AdminResponse<'GET /events/:position'>;
 
-/** Signatures of the queries for another thread. A query that works in steps returns its answer there like any other. */
+/** Signatures of the queries as other threads see them. There, a query that works in steps looks like any other. */
 export type HistoryQueries = {
   readonly [Name in keyof HistoryReader]: (
     ...args: Parameters<HistoryReader[Name]>
@@ -108,7 +108,7 @@ export class HistoryReader {
     return this.#versions.digestsAt(seq);
   }
 
-  /** Reads a resource. If `addsWave` is set, adds the resource as the open change would make it. */
+  /** Reads a resource. If `addsWave` is set, adds the resource as it would be with the open change. */
   read(seq: number, name: StateReadName, params: ReadParams, query: ReadQuery, addsWave: boolean): PastRead {
     const { organisationOf, read } = stateReads[name];
     return this.#at(seq, ({ db }) => {

@@ -46,7 +46,7 @@ export class HistoryRecorder implements FoldObserver {
     this.#ownerOfStack = db
       .prepare<[string], string>('SELECT organisation FROM stack WHERE id = ?')
       .pluck() as Statement<[string], string>;
-    // A rollback would make this value wrong, so the file is reopened after one.
+    // After a rollback this value would be wrong, so the file is then reopened.
     this.#clockMs = Number(db.prepare('SELECT max(clock_ms) FROM history_commit').pluck().get() ?? 0);
   }
 

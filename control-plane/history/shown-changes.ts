@@ -4,7 +4,7 @@ import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { tableSpecs } from '../../shared/snapshot/tables.ts';
 import type { RowAtTwo } from './row-changes.ts';
 
-/** Converts changes. Omits routes, because they follow from other rows, and the hashes of keys and tokens. */
+/** Converts row changes. Omits the hashes of keys and tokens, and also routes, which are derived from other rows. */
 export function shownChanges(changes: readonly RowAtTwo[]): RowChange[] {
   return changes.filter(({ table }) => table !== 'routes').flatMap(shownChange);
 }

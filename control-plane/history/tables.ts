@@ -18,9 +18,9 @@ export const openEnd = Number.MAX_SAFE_INTEGER;
 export const commitsPerSpan = 1000;
 
 /**
- * Tables whose rows are created once and revoked at most once, and are looked up by a hash. A filter on the positions reads
- * few versions of them. Rows of other tables may change any number of times, so each is looked up by its key and its last
- * version before a position.
+ * Tables whose rows are created once, revoked at most once, and looked up by a hash, so filtering by position reads few
+ * versions. Rows of other tables may change any number of times, so each row is looked up by its key and its last version
+ * before a position.
  */
 const madeOnce: ReadonlySet<TableName> = new Set(['api_key', 'node_token']);
 

@@ -1,4 +1,4 @@
-/** Undoes a commit with a single new one. The commands of the inverse are decided one by one, and all or none are written. */
+/** Undoes a commit with a single new one. The commands of the inverse are decided one by one; all or none are written. */
 import { adminOperations, type OperationAnswer } from '../../schemas/admin/admin.ts';
 import { operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';
 import type { OperationRow } from '../../schemas/admin/admin-row.ts';

@@ -56,7 +56,7 @@ export class AbsentAgents {
 
   constructor(options: AbsentAgentsOptions) {
     this.#options = options;
-    // Allow any number of listeners, because every absence listens to this signal.
+    // Allow any number of listeners, because the probe loop of every absent agent listens to this signal.
     setMaxListeners(0, this.#stop.signal);
     this.#held = new RateLimitedLine(({ probe: probes }) =>
       options.logger.warn({ probes }, 'most nodes fell silent at once; their state is left unchanged'),

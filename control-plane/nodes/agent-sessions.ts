@@ -57,7 +57,7 @@ interface AgentSession {
   sentInstalls: string | undefined;
 }
 
-/** Details of a session event that its effects use. */
+/** Details of a session event, which the event's effects need. */
 interface EventDetails {
   /** Health to report. Undefined while the node has not been up for long enough. */
   readonly health?: Health | undefined;
@@ -176,9 +176,7 @@ export class AgentSessions {
     return buildNodesReport(all);
   }
 
-  /**
-   * Returns the number of reporting and silent nodes. Late heartbeats count as silence, so that a common cause shows early.
-   */
+  /** Returns the number of reporting and silent nodes. Counts late heartbeats as silence, to detect a common cause early. */
   #reportingAndSilent(): readonly [number, number] {
     const sinceMs = performance.now() - reportingMsMax;
     let reporting = 0;
@@ -243,7 +241,7 @@ export class AgentSessions {
     else this.#dispatch(session, 'heartbeat-unchanged');
   }
 
-  /** Makes this the node's session, and ends an earlier session of the node. */
+  /** Makes `session` the node's session, and ends the node's earlier one. */
   #attach(session: AgentSession): void {
     const { node } = session;
     this.#connected.delete(session);
@@ -323,9 +321,7 @@ export class AgentSessions {
     }
   }
 
-  /**
-   * Ends sessions whose node was removed or whose token was revoked. Sends changed lists of installed models to the others.
-   */
+  /** Ends sessions whose node was removed or whose token was revoked. Sends changed lists of installed models to the rest. */
   #onScan(known: ReadonlySet<string>): void {
     for (const session of [...this.#attached.values()]) {
       if (known.has(session.node) && this.#admissions.isValid(session.connection.admission))

@@ -30,7 +30,7 @@ export function isForLog(row: NodeRow, isCatalogued: (model: string) => boolean)
   return (name) => declared.has(name) || isCatalogued(name);
 }
 
-/** Splits the observed health into the part for the log and some of the other names, which are shown to people. */
+/** Splits the observed health into the part for the log and some of the other model names, which are shown to people. */
 export function partForLog(
   health: Health,
   isKnown: (name: string) => boolean,

@@ -83,7 +83,7 @@ export class NodeReporter {
     this.#models = undefined;
   }
 
-  /** Splits the observed health into the part that belongs in the log and some of the other names. */
+  /** Splits the observed health into the part for the log and some of the other model names. */
   partForLog(node: NodeRow, health: Health): ReturnType<typeof partForLog> {
     return partForLog(health, this.#isForLog(node), nodeLogLimits.reportBytesMax);
   }

@@ -8,7 +8,7 @@ import type { SeenReport, StatusBoard } from '../gateways/status-board.ts';
 
 /** Seconds of silence after which other replicas may claim an owner's nodes. */
 const silentSeconds = 5;
-/** Gap in ms between checks above which this process was suspended or starved. It normally checks twice a second. */
+/** Gap in ms between checks above which this process was suspended or starved. Checks normally run twice a second. */
 const starvedMs = 1500;
 
 export class ReplicaLiveness {

@@ -88,7 +88,7 @@ type Row = Readonly<Record<SessionEvent, Transition>>;
 
 const to = (state: SessionState, ...effects: SessionEffect[]): Transition => ({ to: state, effects });
 
-/** Returns a row in which no event has an effect. Each state replaces the entries of events that do. */
+/** Returns a row in which every event leaves the state unchanged. Each state overrides the events that have an effect. */
 function staying(state: SessionState): Row {
   const stay = to(state);
   return {

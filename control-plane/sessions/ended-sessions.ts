@@ -130,7 +130,7 @@ export class EndedSessions {
     this.#store();
   }
 
-  /** Returns the position that an earlier run reached. Removes the data of another log. */
+  /** Returns the position that an earlier process reached. Removes the data if it comes from another log. */
   #load(): Mark | undefined {
     const { snapshot } = this.#options;
     const row = first<{ mark: string }>(this.#db, 'SELECT mark FROM mark');

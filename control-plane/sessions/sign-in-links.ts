@@ -65,12 +65,12 @@ export class SignInLinks {
     return this.#made(seconds, (link) => this.#sealer.seal({ ...link, person, within, exceptRoles }));
   }
 
-  /** Opens a sign-in link, unless it is invalid, expired or of another log. Does not check whether it was used before. */
+  /** Opens a sign-in link. Returns undefined if it is invalid, expired or from another log. Ignores earlier uses. */
   open(text: string): Ticket | undefined {
     return this.#valid(this.#sealer.open(text, ticketSchema));
   }
 
-  /** Creates an invitation: a link for one use that makes the person who signs in with it a member. */
+  /** Creates an invitation: a single-use link that makes whoever signs in with it a member. */
   invite({
     organisation,
     role,

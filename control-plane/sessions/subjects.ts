@@ -7,12 +7,12 @@ export function sessionSubject(id: string): string {
   return createHash('sha256').update(id).digest('hex');
 }
 
-/** Returns the subject of all sign-in links that an organisation's owners and admins create. No person has such an id. */
+/** Returns the subject for all sign-in links that an organisation's owners and admins create. No person has this id. */
 export function linksSubject(organisation: string): string {
   return `links:${createHash('sha256').update(organisation).digest('base64url')}`;
 }
 
-/** Returns the subject of the sessions that one person began with links of an organisation. */
+/** Returns the subject for the sessions that one person began with an organisation's sign-in links. */
 export function memberSubject(organisation: string, person: string): string {
   return sessionSubject(`${organisation} ${person}`);
 }

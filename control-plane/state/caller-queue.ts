@@ -52,7 +52,7 @@ export class CallerQueue {
     return this.#limits.what;
   }
 
-  /** Waits for a turn. Resolves with a function that releases it, to call once. Rejects with `CommandError` or if aborted. */
+  /** Waits for a turn. Resolves with a function to call once to release it. Rejects with `CommandError` or if aborted. */
   async acquire(who: string | QueueCaller, signal?: AbortSignal): Promise<() => void> {
     signal?.throwIfAborted();
     const of = typeof who === 'string' ? { caller: who } : who;
@@ -65,7 +65,7 @@ export class CallerQueue {
     };
   }
 
-  /** Runs the work and then releases the turn. Rejects like `acquire`. */
+  /** Runs the work and then releases the turn. Rejects with the same errors as `acquire`. */
   async run<Answer>(
     who: string | QueueCaller,
     signal: AbortSignal | undefined,

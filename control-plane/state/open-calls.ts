@@ -1,7 +1,7 @@
 /**
- * Limits the open calls on this replica, such as streams, waits, questions and downloads, per caller and in total. Part of
- * the total is reserved for operators. An organisation may open a call while it has fewer open calls than are still free. If
- * none is free, an organisation without a call replaces the newest call of the organisation with the most calls.
+ * Limits the open calls on this replica, such as streams, waiting calls, questions and downloads, per caller and in total.
+ * Part of the total is reserved for operators. An organisation may open a call while it has fewer open calls than are still
+ * free. If none is free, an organisation without a call replaces the newest call of the organisation with the most calls.
  */
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -20,7 +20,7 @@ export const openCallBounds = {
   stream: { what: 'streams of pages', perCaller: 50, total: 1000, forOperators: 100 },
   /** Tails of events that programs follow, with their buffers. */
   tail: { what: 'tails of events', perCaller: 20, total: 100, forOperators: 50 },
-  /** Every distinct question makes each gateway send rows. A gateway accepts at most 128 from all replicas. */
+  /** Every distinct query makes each gateway send rows. A gateway accepts at most 128 queries from all replicas. */
   follow: { what: 'streams of requests', perCaller: 10, total: 60, forOperators: 30 },
   wait: { what: 'waits for confirmations', perCaller: 20, total: 1000, forOperators: 200 },
   /** Explanations, reads of gateways' records, and reads of past states. */

@@ -38,7 +38,7 @@ function refuse(error: unknown): never {
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }
 
-/** Waits until the log is folded to its end. Times out only while no commit is folded, because a long log takes time. */
+/** Waits until the log is folded to its end. Times out only if folding stops, because a long log takes time to fold. */
 export async function foldedToEnd(replicator: Replicator, snapshot: Snapshot): Promise<void> {
   for (;;) {
     const before = snapshot.seq;

@@ -9,7 +9,7 @@ import type { UsageStatements } from './usage-tables.ts';
 
 /** Maximum number of day files that are open at once. An export reads one after the other. */
 const openMax = 4;
-/** Number of moved rows that are removed in one transaction, which takes some milliseconds. */
+/** Number of moved rows that are removed in one transaction, which takes a few milliseconds. */
 const removedAtOnce = 500;
 
 export interface KeptRequest {

@@ -10,7 +10,7 @@ import { DayWriter, dayFolderOf } from './day-files.ts';
 import type { DayRows, Kept } from './kept-tables.ts';
 import type { StoredRequest } from './request-table.ts';
 
-/** Number of rows whose move is recorded in one transaction, which takes some milliseconds. */
+/** Number of rows whose move is recorded in one transaction, which takes a few milliseconds. */
 const partRows = 1_000;
 export const partsMax = 40;
 

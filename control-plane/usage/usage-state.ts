@@ -18,7 +18,7 @@ interface Sum {
 }
 
 export interface KeepOptions {
-  /** Keeps every row for export, and also hourly sums and the last use of keys. Otherwise only totals are kept. */
+  /** Whether to keep every row for export, hourly sums, and the last use of keys. Otherwise only totals are kept. */
   readonly keepRows?: boolean;
   /** Called for each row that cannot be read and is therefore left out. */
   readonly onUnreadable?: (table: 'request' | 'parked' | 'day', key: string) => void;
@@ -129,7 +129,7 @@ export class UsageState {
     const read = parsedRow(found.body);
     if (read !== undefined) return read;
     this.#options.onUnreadable?.('parked', `${incarnation} ${n}`);
-    // An unreadable row is treated like one of an unknown version, so that the rows after it can be applied.
+    // An unreadable row is treated like a row of an unknown version, so that the rows after it can be applied.
     return { incarnation, n, text: found.body };
   }
 

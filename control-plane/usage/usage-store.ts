@@ -52,7 +52,7 @@ export interface UsageStoreOptions extends UsageAuthenticity, KeepOptions {
   readonly partitions?: number;
 }
 
-/** Usage in one period: totals, and the share of each model in the order of model ids. */
+/** Usage in one period: totals, and the share of each model, sorted by model id. */
 export type PeriodUsage = Pick<UsageTotals, 'totalTokens' | 'requests' | 'models'>;
 
 /** Gap in an incarnation's rows: row `next` has not arrived, but later ones have. */
@@ -78,7 +78,7 @@ export function openUsageStore(path: string, options: UsageStoreOptions = {}): U
   }
 }
 
-/** Adds the next step to an error about damage. Only a person may replace the file, because the log lacks its oldest data. */
+/** Adds the next step to an error about damage. Only a person may replace the file, because the log lacks old data. */
 function withNextStep(error: unknown): unknown {
   if (!(error instanceof DatabaseCorrupt)) return error;
   const next =
@@ -245,7 +245,7 @@ export class UsageStore {
     return this.#sql.poolTotals.all();
   }
 
-  /** Returns the use of an organisation's keys, or of all keys. Keys that never completed a request are missing. */
+  /** Returns the use of an organisation's keys, or of all keys. Keys that never completed a request are omitted. */
   keyUses(organisation: string | undefined, nowMs: number): KeyUse[] {
     const { keyUses, keyUsesOf } = this.#sql;
     const hour = firstHourOfDay(nowMs);
@@ -294,9 +294,9 @@ export class UsageStore {
   }
 
   /**
-   * Corrects the time of a row that is far ahead of its record's, because the gateway's clock was wrong. The row then counts
-   * at the log's time. A row keeps its time if earlier rows show that the log's time is wrong. A row that is behind the log
-   * keeps it too, because it may have been delayed.
+   * Corrects the time of a row that is far ahead of its log record, because the gateway's clock was wrong. The row then
+   * counts at the record's time. A row keeps its own time if earlier rows show that the log's time is wrong, or if it is
+   * behind the log, because it may have been delayed.
    */
   #inLogTime(read: ReadUsageRow, logMs = Number.POSITIVE_INFINITY): ReadUsageRow {
     const { row } = read;
