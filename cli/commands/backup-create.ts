@@ -109,7 +109,7 @@ function lockBackup(dir: string, folder: string): { release(): void } {
   }
 }
 
-/** Copies the databases, starting with `usage.db`. Rows that move to a daily file meanwhile are thus still copied. */
+/** Copies the databases, starting with `usage.db`, so that rows that move to a daily file meanwhile are not missed. */
 async function copyData(
   dataDir: string,
   dir: string,
@@ -132,7 +132,7 @@ async function copyData(
   return copies;
 }
 
-/** Refuses to replace the only copy of billed usage by a smaller one, for example after a volume was lost. */
+/** Refuses to replace the only copy of billed usage with a smaller one, for example after a volume was lost. */
 function checkUsage(dir: string, former: Manifest['data'], data: Manifest['data']): void {
   const [had, has] = [former, data].map((files) => {
     const usage = files.find(({ name }) => name === 'usage.db');

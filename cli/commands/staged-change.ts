@@ -1,4 +1,4 @@
-/** Prints a staged change: its waves, figures of the gateways inside and outside them, and the next step. */
+/** Prints a staged change: its waves, figures for the gateways inside and outside the waves, and the next step. */
 
 import type { Change, ChangeSide } from '../../schemas/events/changes.ts';
 import type { Resource } from '../admin-client/answers.ts';

@@ -1,4 +1,4 @@
-/** Formats the effect of a command: a sentence, and tables of changed answers and lowered limits. */
+/** Formats a command's effect as a sentence, followed by tables of changed responses and lowered limits. */
 
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';
 import { type Effect, effectSchema } from '../../schemas/admin/effect.ts';
@@ -105,7 +105,7 @@ function rowLines(changes: NonNullable<Effect['changes']>): string[] {
   return [...changeLines(changes.slice(0, rowsMax)), ...moreLines(changes.length)];
 }
 
-/** Whether any responses or limits would differ. Changed rows count, too, but are known only if no request was served. */
+/** Whether any responses, limits or rows would differ. Rows are reported only if no request was served in the last hour. */
 function hasEffect({ recorded, limits, changes = [] }: Effect): boolean {
   return (recorded?.differ ?? 0) + limits.length + changes.length > 0;
 }

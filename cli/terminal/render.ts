@@ -10,7 +10,7 @@ import { ageText, amountText, cellText, printableJson } from './text.ts';
 export interface Column<Row = Resource> {
   readonly heading: string;
   cell(row: Row): unknown;
-  /** Chooses the colour of a cell. Its text must be clear without colour, too. */
+  /** Chooses the colour of a cell. The cell's text must also be clear without colour. */
   severity?(row: Row): Severity;
   /** Whether the text may be shortened if the table is too wide. JSON and single resources always show all of it. */
   readonly isLong?: boolean;

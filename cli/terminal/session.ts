@@ -117,7 +117,7 @@ export class Session {
       await this.noteEffect(name, input, 'a sentence');
   }
 
-  /** Prints which answers a command would change, if any. If its effect cannot be determined, the command is sent anyway. */
+  /** Prints which responses a command would change, if any. Does not throw if the effect cannot be determined. */
   async noteEffect(name: OperationName, input: object, what: 'all' | 'a sentence'): Promise<void> {
     if (!isTurning(name)) return;
     this.#isEffectNoted = true;
@@ -190,7 +190,7 @@ function refuseEffect(command: Command, { effect }: Globals): void {
     throw usageError(`${names.join(' ')} does not change any answer: leave out --effect`);
 }
 
-/** Prints the effect of a command instead of its result. Exits with 0 if no answer would change, and with 1 otherwise. */
+/** Prints a command's effect instead of its result. Exits with 0 if no response would change, and with 1 otherwise. */
 async function endWithEffect({ out }: Session, { effect }: EffectFound): Promise<void> {
   const { showEffect } = await import('./effect-lines.ts');
   if (await showEffect(out, effect)) throw new Exit(1);

@@ -1,4 +1,4 @@
-/** Builds nouns and verbs in a uniform way, so that their help starts with examples and their actions are declared alike. */
+/** Builds nouns and verbs, so that the help of each one starts with examples and all actions are declared in the same way. */
 import { type Command, Option } from 'commander';
 import { withExamples } from './examples.ts';
 import type { Io } from './io.ts';
@@ -21,7 +21,7 @@ export interface Verb {
   readonly command: Command;
   option(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
   required(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
-  /** Adds an option with a fixed set of values. Other values are refused with a list of these. */
+  /** Adds an option with a fixed set of values. Any other value is refused with a list of the allowed ones. */
   choice(flags: string, summary: string, values: readonly string[], isRequired?: boolean): Verb;
   /** Restricts an operand to these values, or to texts that the function can parse. The text is passed on unchanged. */
   operand(name: string, allowed: readonly string[] | ((text: string) => unknown)): Verb;

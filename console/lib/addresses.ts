@@ -5,7 +5,7 @@ export interface Addresses {
   readonly shared?: string;
   /** Domain that contains the hosts of the stacks. */
   readonly stackDomain?: string;
-  /** Base URLs of stacks whose address does not follow from the domain, by stack. */
+  /** Base URLs of stacks whose address does not follow from the domain, by stack id. */
   readonly stacks?: Readonly<Record<string, string>>;
 }
 

@@ -9,7 +9,7 @@ import { minPosition } from './session.ts';
 import { atMoment } from './travel.ts';
 
 export interface ReadResult<T> {
-  /** Data from the last successful read. They stay available if a later read fails. */
+  /** Result of the last successful read. It stays available if a later read fails. */
   readonly data: T | undefined;
   readonly failure: ApiFailure | undefined;
   refresh(): void;

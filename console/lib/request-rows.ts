@@ -29,7 +29,7 @@ export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, i
   return {
     // The same list is kept if nothing is new, so that the rows are not measured again.
     items: all.length > rowsMax ? all.slice(0, rowsMax) : all,
-    // The cursor would skip the dropped rows, so it is dropped, too.
+    // Drop the cursor, because reading on from it would skip the dropped rows.
     next: hasDropped ? undefined : shown.next,
     ...{ hasDropped, silent, missed: shown.missed + missed },
   };

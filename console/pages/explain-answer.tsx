@@ -1,4 +1,4 @@
-/** Shows an explanation: the verdict, every step with its event, and changes that would turn a refusal into an answer. */
+/** Shows an explanation: the verdict, every step with its event, and commands that would avoid a refusal. */
 import type { Because, ExplainedStep } from '../../schemas/records/explanations.ts';
 import { withQuery } from '../lib/api.ts';
 import { type ExplainQuery, type Explanation, explainLink } from '../lib/explain.ts';

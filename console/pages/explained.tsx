@@ -1,4 +1,4 @@
-/** Reads the answer to a question. If the question is about the present, the answer is read again when the state changes. */
+/** Reads the explanation for a question. If the question is about the present, reads it again when the state changes. */
 import { useEffect, useState } from 'preact/hooks';
 import { type ApiFailure, call, toFailure } from '../lib/api.ts';
 import { type ExplainQuery, type Explanation, toQuestion } from '../lib/explain.ts';
@@ -15,7 +15,7 @@ interface ExplainedState {
 export function Explained({ asked }: { readonly asked: ExplainQuery }) {
   const [found, setFound] = useState<ExplainedState>({});
   const question = JSON.stringify(toQuestion(asked));
-  // Answers about the present may change with each commit. Recorded requests and past states never change.
+  // Explanations of the present may change with each commit. Those of recorded requests and past states never change.
   const version = asked.at === undefined && asked.request === undefined ? changes.value : 0;
   useEffect(() => {
     const ended = new AbortController();

@@ -1,6 +1,6 @@
 /**
  * Sortable and searchable tables. The control plane sorts and searches lists that are read in pages; the browser does so for
- * all others. Long tables are virtualised, so they cost no more than one screenful.
+ * all others. Long tables are virtualised, so that only about a screenful of rows is drawn.
  */
 import { Component, type ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';

@@ -40,7 +40,7 @@ class Poller {
 
   /** Calls `onAccepted` after the first accepted request. Resolves to the time of the first refusal after that. */
   async untilRefused(key: Key, onAccepted: () => void): Promise<number> {
-    // With an accepted key, the answer is 404, because the model does not exist. With a refused key, it is 401.
+    // With an accepted key, the response is 404, because the model does not exist. With a refused key, it is 401.
     const bytes = requestBytes({
       port: this.#port,
       path: '/v1/chat/completions',

@@ -66,7 +66,7 @@ function keyCreated(n: number, organisations: number): KnownEvent {
   });
 }
 
-/** Creates a file with a fleet of this many keys, and the log from which the fleet was folded. */
+/** Creates a file that contains a fleet with this many keys, and the log from which the fleet was folded. */
 function makeFleet(path: string, keys: number): { readonly snapshot: Snapshot; readonly topic: MemoryTopic } {
   const organisations = Math.max(1, Math.min(10_000, keys / keysPerOrganisation));
   const { snapshot } = openOrRebuild(path);

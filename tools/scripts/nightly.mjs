@@ -40,7 +40,7 @@ function end(child, signal) {
   }
 }
 
-/** Runs a step and resolves to its result. The step is a process group of its own, so that all of it ends at the deadline. */
+/** Runs a step and resolves to its result. The step has its own process group, so that all of it ends at the deadline. */
 function run([name, minutes, [command, ...args]]) {
   const path = join(folder, `${name}.log`);
   const output = createWriteStream(path);

@@ -26,7 +26,7 @@ function inOrder(base, rows) {
   );
 }
 
-/** Rooms on the way of a request to a node and back, in this order. */
+/** Rooms that a request passes through on its way to a node and back, in this order. */
 const requestRoad = inOrder(decision, [
   ['data-plane/surfaces/common', 2800],
   ['data-plane/http', 2300],

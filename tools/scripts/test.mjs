@@ -71,5 +71,5 @@ const run = spawnSync('npx', [...args, ...rest], {
 });
 for (const { suite, why } of skipped) console.error(`\n*** SKIPPED: the ${suite} suite ${why} ***`);
 const isComplete = skipped.every(({ suite }) => !required.has(suite));
-// An incomplete run has a status of its own, so that it can be told apart from failed tests.
+// An incomplete run has its own exit status, so that it can be told apart from failed tests.
 process.exit(isComplete ? (run.status ?? 1) : 3);

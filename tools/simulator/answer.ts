@@ -75,7 +75,7 @@ function planCalls(request: SimChatRequest): readonly RequestedCall[] {
   const { tools, toolChoice, userText, turnsSinceUser, parallelToolCalls } = request;
   const [first] = tools;
   if (first === undefined || toolChoice === 'none') return [];
-  // Play each turn that the user's text asks for only once, because an agent would otherwise loop forever.
+  // Play each requested turn only once, because an agent would otherwise loop forever.
   const asked = parseRequestedCalls(userText, tools)[turnsSinceUser] ?? [];
   if (typeof toolChoice === 'object') {
     const named = tools.find(({ name }) => name === toolChoice.named);

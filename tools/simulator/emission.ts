@@ -1,4 +1,4 @@
-/** Writes a planned answer to a connection as fast as the client reads. Stops once the client has disconnected. */
+/** Writes a planned response to a connection as fast as the client reads. Stops once the client has disconnected. */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { guarded } from './guarded.ts';
@@ -15,7 +15,7 @@ export interface Outlet {
   end(): void;
 }
 
-/** Starts sending a planned answer. */
+/** Starts sending a planned response. */
 export function emit(plan: Plan, response: ServerResponse): void {
   const { socket } = response;
   if (socket === null || socket.destroyed) return;
@@ -37,7 +37,7 @@ export function emitParts(plan: Plan, response: ServerResponse, socket: Socket, 
   new Emission(plan, response, socket, outlet).step();
 }
 
-/** Runs a step after a wait. It is never cancelled, because each step checks its connection when it runs. */
+/** Runs a step after a delay. The timer is never cancelled, because each step checks its connection when it runs. */
 function later(waitMs: number, step: () => void): void {
   if (waitMs === 0) step();
   else setTimeout(step, waitMs).unref();

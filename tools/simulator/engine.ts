@@ -1,4 +1,4 @@
-/** Routes of a simulated node. Each turns a parsed request into the plan of an answer like that of the imitated engine. */
+/** Routes of a simulated node. Each route turns a parsed request into a planned response like that of the imitated engine. */
 import type { Dialect } from '../../schemas/names.ts';
 import { createAnswer } from './answer.ts';
 import { chatBody, chatFrames, type FrameFacts } from './chat-frames.ts';
@@ -19,7 +19,7 @@ export interface SimEngine {
   readonly imageModels: readonly string[];
   readonly reranks: boolean;
   readonly contextTokens: number;
-  /** Number of answer tokens per second. With 0, answers are sent as fast as the client reads. */
+  /** Number of tokens generated per second. With 0, responses are sent as fast as the client reads. */
   readonly tokensPerSecond: number;
   readonly answerWords: number;
   readonly prefixCache?: PrefixCache | undefined;
@@ -29,9 +29,9 @@ export interface SimEngine {
 
 /** Values that make each response unique. */
 export interface Stamp {
-  /** Unique part of the ids in an answer. */
+  /** Unique part of the ids in a response. */
   readonly serial: string;
-  /** Time at which the answer was created, in Unix seconds. */
+  /** Creation time that the response reports, in Unix seconds. */
   readonly created: number;
 }
 
@@ -56,7 +56,7 @@ export function answerGet(path: string, engine: SimEngine): Plan {
   return statusAnswer(path, dialect) ?? notFound(path, engine);
 }
 
-/** Plans the answer to a POST request whose body is a JSON object. */
+/** Plans the response to a POST request whose body is a JSON object. */
 export function answerPost(path: string, body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   const { dialect } = engine;
   if (path === '/v1/rerank' && hasRoute(path, engine)) return rerank(body, engine, stamp);
@@ -69,7 +69,7 @@ export function answerPost(path: string, body: Loose, engine: SimEngine, stamp: 
   return notFound(path, engine);
 }
 
-/** Plans an answer that contains an error of the engine. */
+/** Plans an error response of the engine. */
 export function refuse(dialect: Dialect, error: SimError): Plan {
   return jsonPlan(error.status, errorBody(dialect, error));
 }
@@ -168,7 +168,7 @@ function tokenize(body: Loose, engine: SimEngine): Plan {
   return jsonPlan(200, { count, max_model_len: engine.contextTokens, tokens, token_strs: null });
 }
 
-/** Returns the model name under which the engine answers, or undefined if it refuses the model. */
+/** Returns the model name that the engine's response contains, or undefined if the engine refuses the model. */
 function served(asked: string, engine: SimEngine): string | undefined {
   const { dialect, models } = engine;
   const [first] = models;
@@ -194,7 +194,7 @@ function modelEntry(id: string, engine: SimEngine): unknown {
   return { ...entry, root: id, parent: null, max_model_len: engine.contextTokens };
 }
 
-/** Plans the answer in which Ollama describes one model. Weights and templates are left out. */
+/** Plans the response in which Ollama describes one model. Weights and templates are left out. */
 function modelDetails(body: Loose, engine: SimEngine): Plan {
   const { imageModels } = engine;
   const model = typeof body.model === 'string' ? body.model : '';
@@ -209,7 +209,7 @@ function modelDetails(body: Loose, engine: SimEngine): Plan {
   });
 }
 
-/** Plans the answer to a path for health or version. Returns undefined if the engine does not have the path. */
+/** Plans the response to a request for health or version. Returns undefined if the engine does not have the path. */
 function statusAnswer(path: string, dialect: Dialect): Plan | undefined {
   switch (`${dialect} ${path}`) {
     case 'vllm /health':

@@ -1,6 +1,4 @@
-/**
- * Plan of an answer before it is written. Its parts are created one at a time, so that a long stream never fills the memory.
- */
+/** Planned response, not written yet. Its parts are created one at a time, so that a long stream never fills the memory. */
 
 export interface Plan {
   readonly status: number;
@@ -12,7 +10,7 @@ export interface Plan {
   /** Time to wait between two parts, in ms. With 0, parts are written as fast as the client reads. */
   readonly gapMs: number;
   readonly stream: boolean;
-  /** Id and token counts of a completion or an embedding. Absent for other answers. */
+  /** Id and token counts of a completion or an embedding. Absent for other responses. */
   readonly work?: { readonly id: string; readonly promptTokens: number; readonly completionTokens: number };
 }
 
@@ -27,7 +25,7 @@ export function jsonPlan(
   return bodyPlan(status, body === undefined ? '' : JSON.stringify(body), 'application/json', headers);
 }
 
-/** Plans a complete answer with any text. */
+/** Plans a complete response with any text. */
 export function bodyPlan(
   status: number,
   text: string,

@@ -221,7 +221,7 @@ interface SimLoad {
   readonly waiting: number;
 }
 
-/** Plans the answer to a GET request for the engine's load. Returns undefined if the engine does not have the path. */
+/** Plans the response to a GET request for the engine's load. Returns undefined if the engine does not have the path. */
 function answerLoad(path: string, dialect: Dialect, { running, waiting }: SimLoad): Plan | undefined {
   switch (`${dialect} ${path}`) {
     case 'vllm /metrics':
