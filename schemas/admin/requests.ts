@@ -1,6 +1,6 @@
 /**
  * Rows of requests that have ended, each with its verdict. The command line, the admin API and the console show the same
- * rows, which never contain prompts or answers.
+ * rows, which never contain prompts or completions.
  */
 import { z } from 'zod';
 import { type RefusalType, refusalKinds } from '../api/refusals.ts';
@@ -21,7 +21,7 @@ export const requestRowSchema = z.object({
   /** Organisation that the key belongs to. Absent for visitors and unknown keys. */
   organisation: z.string().optional(),
   key: z.string().optional(),
-  /** Name that the key has now. It may differ from the name at the time of the request. */
+  /** Current name of the key. It may differ from the name at the time of the request. */
   keyName: z.string().optional(),
   visitor: z.literal(true).optional(),
   /** Host of the request: `shared`, a stack's id, or `unknown`. Members see other organisations' stacks as `unknown`. */

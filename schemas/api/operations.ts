@@ -50,7 +50,7 @@ export type OperationKind = keyof Operations;
 type KindsWith<Row> = {
   [Kind in OperationKind]: Operations[Kind] extends Row ? Kind : never;
 }[OperationKind];
-/** Operations that a node answers. */
+/** Operations whose requests are sent to a node. */
 export type InferenceKind = KindsWith<{ countsAs: 'generation' | 'embedding' | 'rerank' | 'count' }>;
 
 export const operationKinds = Object.keys(operations) as OperationKind[];

@@ -96,7 +96,7 @@ export const explanationSchema = z.object({
   steps: z.array(explainedStepSchema),
   /** Step that decided the outcome. If several did, the one whose event is the newest. */
   decisive: z.string().optional(),
-  /** Verdict before the event of the decisive step. */
+  /** Verdict before the decisive step's event took effect. */
   before: z.object({ position, ...answer }).optional(),
   /** Changes, each of which would let the request be served. Each was tried on a copy of the current state. */
   would: z.array(z.string()),

@@ -6,7 +6,7 @@
  */
 
 export const gaugeEntriesMax = 500;
-/** Maximum number of other processes that each list in a record may contain. */
+/** Maximum length of each list of other processes in a record. */
 const namedMax = 200;
 const textMax = 200;
 /** Id of a process. Ids are generated and are short enough that a head always has room for 400 of them and a name. */

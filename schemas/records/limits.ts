@@ -44,7 +44,7 @@ export type UsageGapEntry = readonly [incarnation: string, next: number];
 export const counterEntriesMax = 500;
 /** Replica name under which control planes request missing rows, and a restore publishes totals for lost counters. */
 export const rowsReplica = 'rows';
-/** Subject for all visitors, counted per UTC day. Organisation ids cannot contain a colon, so none is equal to it. */
+/** Subject for all visitors, counted per UTC day. No organisation has this id, because ids cannot contain a colon. */
 export const visitorsSubject = 'visitors:all';
 /** Prefix of the subject of a single visitor, counted per UTC month. */
 export const visitorPrefix = 'visitor:';

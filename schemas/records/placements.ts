@@ -1,8 +1,8 @@
 /**
  * A placement report is a record on the topic `headgate.gauges`, next to the gauges. It contains the number of requests that
  * one gateway process has in flight at each node. It also contains the process's placements of prompts that other gateways
- * would place elsewhere, so that gateways place prompts alike. Reports are JSON, which readers of gauges ignore. A late,
- * lost, duplicate or forged report can at worst send a prompt to a node that has not cached it.
+ * would place on another node, so that all gateways learn to place them alike. Reports are JSON, which readers of gauges
+ * ignore. A late, lost, duplicate or forged report can at worst send a prompt to a node that has not cached it.
  */
 import { limitRecordBytesMax } from './limits.ts';
 

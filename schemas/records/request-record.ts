@@ -153,7 +153,7 @@ const fields = {
   inFlight: { ...counter, decision: 'counters.inFlight', otherwise: 0 },
   poolTokens: { ...counter, decision: 'counters.poolTokens', otherwise: 0 },
   freeTurns: { ...counter, decision: 'counters.freeTurns', otherwise: 0 },
-  // This field and the following ones are recorded only for requests that had such a limit.
+  // This field and the following ones are recorded only if the limit applied to the request.
   requests: { ...limit, decision: 'counters.requests' },
   concurrency: { ...limit, decision: 'counters.concurrency' },
   networkTurns: { ...counter, decision: 'counters.networkTurns' },

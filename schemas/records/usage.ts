@@ -158,7 +158,7 @@ export function readUsageRecord(raw: Uint8Array): ReadUsageRecord {
   return { rows, junk: values.length - rows.length };
 }
 
-/** Returns the partition for the rows of an incarnation. It is always the same, so that the rows keep their order. */
+/** Returns the partition for the rows of an incarnation. It never changes, so that the rows keep their order. */
 export function usagePartition(incarnation: string, partitions: number): number {
   return Number.parseInt(incarnation.slice(0, 8), 16) % partitions;
 }

@@ -47,7 +47,7 @@ export function resolveHost(header: string | undefined, names: HostNames): Targe
     const label = host.slice(0, -suffix.length);
     if (stackIdSchema.safeParse(label).success) return { kind: 'stack', stack: label };
   }
-  // A stack id under another domain is a mistake, so the shared pool must not answer.
+  // A stack id under another domain is a mistake, so the shared pool must not serve the request.
   const isStackName = stackIdSchema.safeParse(host.split('.', 1)[0]).success;
   if (names.shared.has('*') && !isStackName) return sharedTarget;
   throw new Refusal('unknown host', 'This host is not served here. Check the hostname.');
@@ -173,7 +173,7 @@ function identify(
     trace?.add('fresh', 'ok');
     return authenticate(lookup, target, head, nowMs, trace);
   }
-  // A snapshot this old cannot prove a key valid. All credentials get the same response, which reveals no valid checksums.
+  // A snapshot this old cannot prove a key valid. All credentials get the same response, so checksums stay secret.
   if (carriesCredential(target, head)) refuse(trace, cannotTakeNow('fenced'));
   else refuse(trace, unauthorized('fenced without a key'));
   return authenticate(lookup, target, head, nowMs, trace);

@@ -42,8 +42,8 @@ export function limitSubject(client: Client): string {
 }
 
 /**
- * Returns the subject that shares memory, worker turns and evidence about nodes with this one. All visitors count as one
- * subject, because one person can appear as many visitors.
+ * Returns the subject under which memory, worker turns and evidence about nodes are shared. All visitors share one subject,
+ * because one person can appear as many visitors.
  */
 export function memorySharer(subject: string): string {
   return subject.startsWith(visitorPrefix) ? visitorsSubject : subject;

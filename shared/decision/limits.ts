@@ -29,7 +29,7 @@ export type LimitUsers = Omit<SeenLimit, 'room'> | { readonly used: number };
 export interface RateCounters {
   /** Returns the subject's current window. `limit` is the limit with which the caller will compare `used`. */
   window(subject: string, nowMs: number, limit: number | null): RateWindow;
-  /** Weight in flight that counts when a request of another `weight` arrives, including what other gateways hold. */
+  /** Weight in flight that counts when a request of this `weight` arrives, including what other gateways hold. */
   inFlight(subject: string, limit: number | null, weight: number): number;
   /** Use of a limit here and elsewhere, read in the same turn of the event loop as the total. Undefined if unknown. */
   users?(kind: LimitKind, subject: string, nowMs: number, limit: number): LimitUsers | undefined;

@@ -35,7 +35,7 @@ export interface RoutingFacts {
   readonly reranks: boolean;
 }
 
-/** Refusal with the same text for all causes, so that another organisation's stack looks like one without the model. */
+/** Refusal with the same text for all causes, so that a foreign stack cannot be told from one without the model. */
 export function targetNotServing(cause: CauseWithType<'TargetNotServingError'>, detail?: string): Refusal {
   return new Refusal(cause, 'This stack does not serve the requested model.', { detail });
 }
@@ -108,7 +108,7 @@ function wrongKind(reranks: boolean): Refusal {
   );
 }
 
-/** Keeps the nodes whose model is of the requested kind: reranking or not. Usually, all of them are. */
+/** Keeps the nodes whose model is of the requested kind, reranking or not. Usually, these are all nodes. */
 function ofKind(
   capacity: Capacity,
   candidates: readonly Route[],

@@ -120,7 +120,7 @@ const tierLimit =
     );
   };
 
-/** Lists prompt and answer separately, so that the prompt's number matches the one in the record. */
+/** Lists prompt and completion separately, so that the prompt's number matches the record. */
 export const context = tierLimit(({ needed, prompt, answer, atLeast, allowed }, { isBound }) => {
   const bound = atLeast ? 'at least ' : isBound ? 'at most ' : '';
   const parts = answer === 0 ? '' : ` (${number(prompt)} for the prompt, ${number(answer)} for the answer)`;

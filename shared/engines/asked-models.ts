@@ -98,7 +98,7 @@ class ModelQuestion {
     return due.sort(([a], [b]) => dueMs(a) - dueMs(b)).slice(0, modelsPerProbeMax);
   }
 
-  /** Caches a response. If the engine did not give an answer, the previous response stays cached. */
+  /** Caches a response. If the engine's response does not say, the previous one stays cached. */
   #note(key: string, { modified }: EngineModel, said: boolean | undefined): void {
     const is = said ?? this.#known.get(key)?.is ?? false;
     const keptMs = said === undefined ? askAgainMs : this.#options.keptMs;
@@ -124,7 +124,7 @@ function rerankCacheKey({ dialect }: ProbeTarget, name: string): string {
   return dialects[dialect].rerankSigns.some(({ posts }) => posts) ? name : '';
 }
 
-/** Whether the engine shows all signs of a reranker for this model. undefined if it is not ready to answer. */
+/** Whether the engine shows all signs of a reranker for this model. Undefined if the engine is not ready. */
 async function askReranks(
   target: ProbeTarget,
   model: string,

@@ -22,7 +22,7 @@ export interface EngineModel {
   readonly modified?: number;
 }
 
-/** Path of the list of a node's models. It is the same for all engines. */
+/** Path that lists a node's models, the same for all engines. */
 export const modelsPath = '/v1/models';
 
 /** Detects an error that means that the request has too many tokens. `error` is the node's response body or stream event. */

@@ -15,7 +15,9 @@ export type ProbeResult =
       /** Models that only rerank, as far as the engine's responses show this. */
       readonly rerankModels: readonly string[];
     }
-  /** `reason` is a fixed text, so events may contain it. `silent` means that the node did not answer and may only be slow. */
+  /**
+   * `reason` is a fixed text, so events may contain it. `silent` means that the node gave no response; it may only be slow.
+   */
   | { readonly up: false; readonly reason: string; readonly silent: boolean; readonly isOwnFault?: true };
 
 const timeoutDefaultMs = 2000;

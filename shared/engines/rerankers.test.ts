@@ -1,6 +1,6 @@
 /**
- * Tests that the probe recognises engines that only rerank by the engines' own responses. The simulated engines answer as the
- * real ones do.
+ * Tests that the probe detects from an engine's own responses whether the engine only reranks. The simulated engines respond
+ * as the real ones do.
  */
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';

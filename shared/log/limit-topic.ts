@@ -20,7 +20,7 @@ import { addRefused, checkMac, RecordMac, type RefusedRecords } from './core/rec
 import { openLog } from './open-log.ts';
 import { type OpenTopic, ReopenedLog } from './reopened-log.ts';
 
-/** Number of records in a batch from which a reader counts as behind and reads on without resting. */
+/** A reader whose batch has at least this many records counts as behind, and does not rest before the next read. */
 const behindRecords = 200;
 
 export interface LimitBatch {

@@ -1,4 +1,4 @@
-/** Data folder of a process. It is created if missing, locked by one process, and accessible only to its owner. */
+/** Creates and locks a process's data folder. Only one process can lock a folder, and only the owner can read it. */
 import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { DatabaseBusy, DatabaseUnwritable, lockFile } from './sqlite.ts';

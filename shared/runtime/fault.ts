@@ -71,7 +71,7 @@ export function endOnUncaught(logger: Pick<LineLogger, 'fatal'>): void {
   process.on('uncaughtException', onUncaught);
 }
 
-/** Logger for processes that have no logger, or not yet. It writes one line to stderr. */
+/** Fallback for processes that do not have a logger, or not yet. Writes one line to stderr. */
 export const faultsToStderr: Pick<LineLogger, 'fatal'> = {
   fatal: (fields, text) => {
     try {

@@ -1,6 +1,6 @@
 /**
  * Scales memory budgets to the memory that this process may use. Budgets assume 4 GiB, as in the Helm chart. Under a smaller
- * limit, all shrink by the same factor, so that no caller can make the kernel kill the process.
+ * limit, all budgets shrink by the same factor, so that no caller can make the kernel kill the process.
  */
 const sizedForBytes = 4 * 1024 ** 3;
 

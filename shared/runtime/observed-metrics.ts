@@ -1,7 +1,7 @@
 /** Metrics whose values are stored elsewhere and read at each scrape. */
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** Pairs of a label's value and the number for it. */
+/** Label values, each with its number. */
 type Series = Iterable<readonly [string, number]>;
 
 export class ObservedMetrics {

@@ -13,7 +13,7 @@ interface OwingSocket extends Socket {
   [owed]?: ServerResponse[];
 }
 
-/** Wraps a request handler. Closes the connection at the first request beyond the limit, and does not read any more of it. */
+/** Wraps a request handler. At the first request beyond the limit, closes the connection and reads nothing more from it. */
 export function boundPipelining(handle: RequestListener): RequestListener {
   return (request, response) => {
     const socket: OwingSocket = request.socket;

@@ -165,7 +165,7 @@ function foreignSchema(path: string, what: string): DatabaseCorrupt {
   return new DatabaseCorrupt(`the schema of ${path} differs from the one that Headgate creates: see ${what}`);
 }
 
-/** Size in bytes above which a write-ahead log is written back. It is small, because this blocks the event loop. */
+/** Size in bytes above which a write-ahead log is written back. It is small, because writing back blocks the event loop. */
 const walBytesKept = 2 * 1024 * 1024;
 /** Maximum size in bytes of a write-ahead log while other connections read. Writing it back takes about 12 ms. */
 export const walBytesMax = 16 * 1024 * 1024;

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 
 let known: string | undefined;
 
-/** Returns the version. It is read only once, because replacing the package does not change a running process. */
+/** Returns the version, which is read only once, because replacing the package does not change a running process. */
 export function version(): string {
   known ??= readVersion();
   return known;

@@ -61,7 +61,7 @@ export function undo<Name extends CommandName>(name: Name, input: OperationInput
 }
 
 export interface RowSource<Data> {
-  /** Reads the row with this key. Returns undefined if it does not exist or the event does not apply to it. */
+  /** Reads the row with this key. Returns undefined if the row does not exist or the event does not apply to it. */
   at(db: Database, ...key: SqlValue[]): Data | undefined;
 }
 

@@ -22,7 +22,7 @@ export const stagedEventTypes = [
   'stack.surface_set',
 ] as const satisfies readonly EventTypeName[];
 
-/** Key of the open change's row. There is only one such key, so at most one change can be open. */
+/** Key of the open change's row. Because there is only this one key, at most one change can be open. */
 export const openSlot = 'open';
 
 const closedKept = 20;

@@ -1,6 +1,6 @@
 /**
- * Tests the effect of each event on the rows. After some given events, one more event must change exactly the listed rows.
- * Every event type has a case, which is checked below, and so has every reason for which the fold skips an event.
+ * Tests the effect of each event on the rows. After some given events, one more event must change exactly the listed rows. A
+ * check below ensures that there is a case for every event type and for every reason to skip an event.
  */
 import { expect, test } from 'vitest';
 import { eventTypeNames } from '../../schemas/events/event-definitions.ts';

@@ -136,7 +136,7 @@ export class Replicator {
     await Promise.all([stopped, this.#probing]);
   }
 
-  /** Checks that the log is the one that was folded and that its signers are trusted. */
+  /** Checks that the log is the one that was folded, and that the log's signers are trusted. */
   async #check(): Promise<number> {
     const { snapshot, log, trusted } = this.#options;
     await checkIdentity(log, snapshot);

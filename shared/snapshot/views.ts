@@ -18,7 +18,7 @@ interface PastKind {
   readonly kind: 'past';
   readonly seq: number;
   readonly select: (table: TableName) => string;
-  /** Whether the rows of the change that was open then are included. */
+  /** Whether the state includes the rows of the change that was open at that time. */
   readonly isOfWave: boolean;
 }
 /** The present state, with or without the rows of the open change. */

@@ -111,7 +111,7 @@ test('truncating a log before a waiting tail’s position is reported', async ()
 });
 
 test('truncating a log is reported to a tail that has read beyond the point of an earlier check', async () => {
-  // With fake timers the file is checked only when the test advances the clock, as happens on a busy machine.
+  // With fake timers, the file is checked only when the test advances the clock. This simulates a busy machine.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   try {
     const log = await logOf(1);

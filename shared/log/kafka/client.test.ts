@@ -1,6 +1,6 @@
 /**
- * Tests private files of kafkajs that client.ts uses. The tests fail if its version, its pin or the form of these files
- * changes. In this case, compare the changed files with client.ts, then update the expectations here.
+ * Tests the private files of kafkajs that `client.ts` uses. The tests fail if kafkajs's version, its pin or the form of these
+ * files changes. In that case, compare the changed files with `client.ts`, then update the expectations here.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';

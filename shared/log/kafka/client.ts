@@ -156,7 +156,8 @@ class KafkajsConnection implements KafkaConnection {
       enforceRequestTimeout: false,
       socketFactory: (target) => this.#openSocket(target),
     });
-    // kafkajs would open a second socket for fetches and reconnect both. This connection has one socket and ends with it.
+    // kafkajs would open a second socket for fetches, and reconnect both. This connection has one socket and ends with that
+    // socket.
     this.#pool.getConnectionByRequest = () => {
       if (this.#lost) throw new KafkaFault('NOT_CONNECTED', { kind: 'unsent' });
       return this.#pool.getConnection(0);

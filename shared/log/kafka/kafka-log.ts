@@ -1,7 +1,7 @@
 /**
  * A log stored in one partition of a Kafka topic. It keeps the promises of `control-log.ts`: an end counts only if enough
  * brokers name the same leader, and an append that may have been written is never repeated. Closing the log ends all its
- * requests at once.
+ * requests immediately.
  */
 import { setMaxListeners } from 'node:events';
 import {
