@@ -13,7 +13,7 @@ endOnUncaught(faultsToStderr);
 
 const exitCode = await main(process.argv.slice(2), processCommands);
 process.exitCode = exitCode;
-// A process that has started keeps running. One that failed must exit even if handles are open, because supervisors wait.
+// A started process keeps running. A failed one must exit even if handles are open, or its supervisor would wait forever.
 if (exitCode !== 0)
   for (const stream of [process.stdout, process.stderr])
     await new Promise((flushed) => stream.write('', flushed));

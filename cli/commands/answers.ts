@@ -53,7 +53,7 @@ interface ListPrinting {
   /** Number of rows to request per page, or undefined to read the list in one call without a limit. */
   readonly rowsPerPage: number | undefined;
   ask(part: ListPart): Promise<Resource>;
-  /** Adds data from another call to the items of a page. */
+  /** Adds data from another API call to the items of a page. */
   extend?(items: readonly Resource[], part: ListPart): Promise<readonly Resource[]>;
 }
 

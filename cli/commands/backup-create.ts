@@ -31,7 +31,7 @@ export interface BackupOptions {
   readonly log?: string;
   /** Data folder of a control plane. */
   readonly data?: string;
-  /** false if --no-usage was given. */
+  /** Set to false by --no-usage. */
   readonly usage?: boolean;
 }
 

@@ -1,4 +1,6 @@
-/** `headgate tier` and `headgate model`. Their `set` changes only the given options. The tier for visitors is `anonymous`. */
+/**
+ * `headgate tier` and `headgate model` manage the catalog. `set` changes only given options. Visitors' tier is `anonymous`.
+ */
 
 import type { Anonymous, Model, Tier } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';

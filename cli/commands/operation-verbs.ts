@@ -108,7 +108,7 @@ interface OperationVerb<Name extends OperationName> {
 
 interface ListVerb<Name extends OperationName> extends OperationVerb<Name> {
   readonly view: View;
-  /** Adds data from another call to the items. */
+  /** Adds data from another API call to the listed items. */
   extend?(
     session: Session,
     items: readonly Resource[],

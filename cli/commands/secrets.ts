@@ -54,7 +54,7 @@ export interface SecretLabels {
   readonly revoke: string;
 }
 
-/** Prints the secret. Throws a `CliError` if the response does not contain it, as when the command was sent before. */
+/** Prints the secret. Throws a `CliError` if the response does not contain it, for example after a repeated command. */
 export async function showSecret(
   session: Session,
   place: SecretOutput,

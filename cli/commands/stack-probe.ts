@@ -11,7 +11,7 @@ export interface ProbeOptions {
   /** Base URL of the gateway to probe. */
   readonly probe?: string;
   readonly keyFile?: string;
-  /** A stack that does not belong to the organisation of the probe's key. */
+  /** Id of a stack that does not belong to the organisation whose key the probe uses. */
   readonly stack?: string;
   readonly stackDomain: string;
 }

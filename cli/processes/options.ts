@@ -327,7 +327,7 @@ export function loadCertificate({ tlsCert: cert, tlsKey: key }: ProcessOptions):
   return undefined;
 }
 
-/** Returns the additional certificate authorities in the file NODE_EXTRA_CA_CERTS, if that is set. */
+/** Returns the additional certificate authorities from the file that NODE_EXTRA_CA_CERTS names, if it is set. */
 export function extraAuthorities(): ExtraAuthorities | undefined {
   const path = readSetting('NODE_EXTRA_CA_CERTS');
   return path === undefined ? undefined : new ExtraAuthorities(path);

@@ -37,7 +37,7 @@ export interface Globals {
   readonly as?: string;
   readonly force?: boolean;
   readonly quiet?: boolean;
-  /** false if --no-color was given. */
+  /** Set to false by --no-color. */
   readonly color?: boolean;
   readonly admin?: string;
   readonly tokenFile?: string;
@@ -109,7 +109,7 @@ export class Session {
     return this.globals.dryRun === true || this.globals.effect === true;
   }
 
-  /** On a terminal, prints the effect of a command before it is sent, even if it needs no confirmation. */
+  /** On a terminal, prints a command's effect before the command is sent, even if it needs no confirmation. */
   async #announce(name: OperationName, input: object): Promise<void> {
     const { io, globals } = this;
     const isWatched = io.stdin.isTTY && io.stderr.isTTY && !globals.yes && !globals.quiet;

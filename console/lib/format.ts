@@ -1,4 +1,4 @@
-/** Formats numbers, times and words for people. */
+/** Formats numbers, times and words for display. */
 import { groupDigits } from '../../schemas/grouped.ts';
 
 /** Formatters are created on first use, because creating them takes many milliseconds and most pages need none. */

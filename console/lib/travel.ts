@@ -19,7 +19,7 @@ export function travelTo(at: string | undefined): void {
 const readsWithPast =
   /^\/(?:organisations|members|tiers|anonymous|models|keys|stacks|pool|nodes|fleet|status)(?:[/?]|$)/;
 
-/** Adds the moment that the pages show to the path of a read. */
+/** Adds the past moment that the pages show, if any, to the path of a read. */
 export function atMoment(path: string): string {
   const at = moment();
   if (at === undefined || !readsWithPast.test(path)) return path;

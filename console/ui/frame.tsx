@@ -17,7 +17,7 @@ export interface NavigationEntry {
   readonly path: string;
   readonly name: string;
   readonly icon: IconName;
-  /** Heading of a section that begins with this entry of the navigation. */
+  /** Heading of the navigation section that begins with this entry. */
   readonly section?: string;
 }
 

@@ -120,7 +120,7 @@ function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
   };
 }
 
-/** Measures the memory per subject and replica in a gateway that has read all of their records, in bytes. */
+/** Measures the bytes of memory per subject and replica in a gateway that has read all records of its peers. */
 async function memory({ organisations }: Traffic) {
   const sumBytes = async (make: () => unknown): Promise<number> => {
     // Wait for one turn of the event loop, so that no reference to previously measured objects remains.

@@ -45,7 +45,7 @@ offer('kafka', isAll ? 'kafka' : 'kafka-smoke', kafkaMissing);
 if (isAll) {
   const missing = existsSync('/usr/bin/chromium') ? [] : ['chromium (Debian: apt-get install chromium)'];
   offer('chromium', 'browser', missing);
-  // One of the Kafka tests opens a page in a browser.
+  // Report a missing browser, because one of the Kafka tests opens a page in it.
   if (part === 'kafka' && missing.length > 0) skipped.push({ suite: 'chromium', why: `needs ${missing}` });
 }
 if (isAll && isInPart('llamacpp'))

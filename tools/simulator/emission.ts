@@ -32,7 +32,7 @@ export function emit(plan: Plan, response: ServerResponse): void {
   });
 }
 
-/** Writes the parts of a plan at their pace, and then ends the response. */
+/** Writes the parts of a plan at the planned pace, and then ends the response. */
 export function emitParts(plan: Plan, response: ServerResponse, socket: Socket, outlet: Outlet): void {
   new Emission(plan, response, socket, outlet).step();
 }

@@ -4,7 +4,7 @@
  */
 import { isRecord } from './loose.ts';
 
-/** Number of tokens that every message counts in addition to its text. */
+/** Number of tokens that each message adds to the tokens of its text. */
 const messageOverheadTokens = 3;
 /** Number of words in an answer if the request does not set it. */
 export const answerWordsDefault = 16;
