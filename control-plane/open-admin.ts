@@ -108,7 +108,7 @@ function adminListener({ bind, certificate }: ControlPlaneSettings): ReturnType<
   };
 }
 
-/** Opens the history of past states, which runs on a thread of its own. */
+/** Opens the history of past states, which runs on its own thread. */
 function startHistory(settings: ControlPlaneSettings, snapshot: Snapshot, closers: Closers): PastStates {
   const { logUrl, logger } = settings;
   const history = new HistoryThread({

@@ -1,4 +1,4 @@
-/** Counts open calls of the admin API and the console by kind, until they are answered or their clients leave. */
+/** Counts open calls of the admin API and the console by kind, until they are answered or their clients disconnect. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { OpenCall } from '../../schemas/admin/admin-row.ts';
 import { callerName, membershipsOf } from '../commands/authorise.ts';
@@ -13,7 +13,7 @@ declare module 'fastify' {
 
 function classifyCall({ routeOptions, method, query }: FastifyRequest): OpenCall | undefined {
   const { access, opens } = routeOptions.config;
-  // Nodes and gateways have limits of their own: on agent sessions, and on downloads per address.
+  // Nodes and gateways have their own limits: on agent sessions, and on downloads per address.
   if (access === undefined || access === 'public' || access === 'node' || access === 'gateway')
     return undefined;
   if (opens !== undefined) return opens;

@@ -60,7 +60,7 @@ function releaseTexts({ waves, hold, watch }: CommandQuery, file: ReleaseTexts):
   };
 }
 
-/** Adds the counts that gateways have reported since the change's present wave began. */
+/** Adds the counts that gateways have reported since the change's current wave began. */
 export function withFigures(
   context: Pick<AdminContext, 'board' | 'traffic' | 'snapshot'>,
   change: Change,

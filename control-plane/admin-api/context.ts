@@ -58,7 +58,7 @@ export interface AdminContext {
   readonly attempts: AttemptLimit;
   /** Longest wait in ms for a gateway that is asked about a decision. Default: 3000. */
   readonly askTimeoutMs: number | undefined;
-  /** Number of usage rows by result since the start. */
+  /** Number of usage rows by result since this process started. */
   readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread' | 'junk', number>>;
   /** Dispatcher for connections to gateways, or undefined to use the default one. */
   readonly gatewayAgent: Dispatcher | undefined;
@@ -130,7 +130,7 @@ function actorNamed(request: FastifyRequest): Actor {
   return { person: parsed.data };
 }
 
-/** Returns a signal that aborts if the client leaves before the response is sent, so that its work can be stopped. */
+/** Returns a signal that aborts if the client disconnects before the response is sent, so that its work can be stopped. */
 export function clientSignal(reply: FastifyReply): AbortSignal {
   const client = new AbortController();
   const leave = (): void => client.abort(new CommandError('Busy', 'the client has left'));
@@ -139,7 +139,7 @@ export function clientSignal(reply: FastifyReply): AbortSignal {
   return client.signal;
 }
 
-/** Returns the caller of a request as a reader of past states, with a signal that aborts if the client leaves. */
+/** Returns the caller of a request as a reader of past states, with a signal that aborts if the client disconnects. */
 export function createPastReader(request: FastifyRequest, reply: FastifyReply): PastReader {
   return { caller: callerName(requestActor(request)), client: clientSignal(reply) };
 }
@@ -155,7 +155,7 @@ export async function awaitPosition(
     });
 }
 
-/** Opens the state for a read: the state at the moment `at`, or the present state once position `min` is folded. */
+/** Opens the state for a read: the state at the moment `at`, or the current state once position `min` is folded. */
 export async function openState(
   context: Pick<AdminContext, 'snapshot' | 'replicator' | 'past'>,
   { at, min }: z.infer<typeof readQuerySchema>,

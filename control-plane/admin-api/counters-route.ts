@@ -1,4 +1,4 @@
-/** Serves the counters of all gateways to a gateway that starts without a copy of its own. */
+/** Serves the counters of all gateways to a gateway that starts without its own copy. */
 import { Readable } from 'node:stream';
 import type { AdminContext } from './context.ts';
 import type { OperationHandlers } from './operations.ts';

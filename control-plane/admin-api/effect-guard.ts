@@ -57,7 +57,7 @@ const nobodyServed = 'no gateway served a request in the last hour, so the effec
 
 export class EffectGuard {
   readonly #context: Context;
-  /** Position of the last commit that can have changed an effect. */
+  /** Position of the last commit that may have changed the effect of a command. */
   #turnedAt: number;
   /** Hash of the last command that was judged as a whole and has written a part, with the position of that part. */
   #divided: { readonly hash: string; readonly position: number } | undefined;
@@ -87,7 +87,7 @@ export class EffectGuard {
     };
   }
 
-  /** Whether exactly these events were judged, on a state that leads to the same outcomes as the present one. */
+  /** Whether exactly these events were judged, on a state that leads to the same outcomes as the current one. */
   holds(checked: CheckedEffect | undefined, events: readonly KnownEvent[]): boolean {
     if (!mayRefuse(events)) return true;
     return checked?.events === describeEvents(events) && checked.position >= this.#turnedAt;

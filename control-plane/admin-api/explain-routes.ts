@@ -89,7 +89,7 @@ function readCounters(
   return ask.diff === undefined ? presentCounters(context, asker, nowMs) : pastCounters(context, asker);
 }
 
-/** Decides the question to explain, on the present state or at a past position with the time of that moment. */
+/** Decides the question to explain, on the current state or at a past position with the time of that moment. */
 async function decideAt(
   context: Context,
   reader: PastReader,

@@ -68,7 +68,7 @@ export interface AppAddress extends ListenAddress {
   readonly portFlag: string;
 }
 
-/** Starts to listen, and registers the app with `closers`. */
+/** Starts listening, and registers the app with `closers`. */
 export async function openHttpApp(
   app: FastifyInstance,
   { host, port, portFlag }: AppAddress,

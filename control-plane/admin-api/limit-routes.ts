@@ -41,7 +41,7 @@ function sumUses(uses: readonly GaugeUse[] | undefined, gateway?: string): numbe
   return uses.reduce((sum, { name, used }) => (name === (gateway ?? name) ? sum + used : sum), 0);
 }
 
-/** Present use as the gateways report it. `requests` or `inFlight` is undefined if it has no limit or is not known. */
+/** Current use as the gateways report it. `requests` or `inFlight` is undefined if it has no limit or is not known. */
 interface GaugedUse {
   readonly ms: number;
   readonly minuteMs: number;
@@ -173,7 +173,7 @@ function pickLimits({
   return { requestsPerMinute, concurrency, tokens: monthlyTokens };
 }
 
-/** Limits of an organisation that is suspended or has no tier. */
+/** Limits on an organisation that is suspended or has no tier. */
 const nothingAllowed: TierLimits = { requestsPerMinute: 0, concurrency: 0, tokens: 0 };
 
 function planLimits(

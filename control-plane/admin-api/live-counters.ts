@@ -21,7 +21,7 @@ interface CurrentUse {
 const nothing: CurrentUse = { windowUsed: 0, inFlight: 0 };
 
 /**
- * Reads present counters. `asker` is undefined for a visitor without turns and for callers whose requests are not counted.
+ * Reads current counters. `asker` is undefined for a visitor without turns and for callers whose requests are not counted.
  */
 export function presentCounters(
   { counters, usage, gauges }: Sources,
@@ -77,7 +77,7 @@ export function readPoolTokens(
   return Math.max(0, poolTokens(sources, organisation, period) + adjustment);
 }
 
-/** Reads the present use of limits. Returns undefined while it cannot be read from the topic. */
+/** Reads the current use of limits. Returns undefined while it cannot be read from the topic. */
 function readUse(gauges: Sources['gauges'], subject: string, nowMs: number): CurrentUse | undefined {
   const requests = gauges.uses(subject, windowStartMs(subject, nowMs));
   const inFlight = gauges.uses(subject, inFlightWindow);

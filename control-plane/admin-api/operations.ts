@@ -60,7 +60,7 @@ export type SharedName = Exclude<OwnName, ProgramName | 'commit.undo'>;
 
 const lines = { description: 'One JSON document a line' };
 const file = { description: 'A file' };
-/** Media type of responses that last until the client leaves. */
+/** Media type of responses that last until the client disconnects. */
 const eventStream = 'text/event-stream';
 const binary = z.string().meta({ format: 'binary' });
 

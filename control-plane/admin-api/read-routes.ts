@@ -1,4 +1,4 @@
-/** Routes that read the present or a past state. Members see only what belongs to their organisation. */
+/** Routes that read the current or a past state. Members see only what belongs to their organisation. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { adminOperations, type StateReadName } from '../../schemas/admin/admin.ts';
 import type { OperationRow } from '../../schemas/admin/admin-row.ts';
@@ -31,7 +31,7 @@ async function answer(
   };
   const params = (row.params ? parseQuery(row.params, request.params) : {}) as ReadParams;
   await awaitPosition(context, min);
-  // Checks the person's present role, so that former members cannot read past states either.
+  // Checks the person's current role, so that former members cannot read past states either.
   const authorised = (owner: () => string | undefined): void =>
     authorise(context.snapshot.db, requestActor(request), row.access, owner);
   if (at === undefined) {

@@ -62,7 +62,7 @@ async function readJson(request: FastifyRequest, bodies: BodyBudgets): Promise<u
 }
 
 /**
- * Reads a body as text. Rejects with CommandError or `ClientGone`. After a refusal, the rest of the body is read and dropped.
+ * Reads a body as text. Rejects with `CommandError` or `ClientGone`. After a refusal, reads and drops the rest of the body.
  */
 async function readText(request: IncomingMessage, bytesMax: number, memory: MemoryBudget): Promise<string> {
   const declared = Number(request.headers['content-length'] ?? bytesMax);

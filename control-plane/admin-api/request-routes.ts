@@ -189,7 +189,7 @@ function memberRate({ 'rows-per-second': asked = memberRowsPerSecond }: Followin
   return Math.min(asked, memberRowsPerSecond);
 }
 
-/** Sends server-sent events, as `schemas/admin/requests.ts` defines them, until the client leaves. */
+/** Sends server-sent events, as `schemas/admin/requests.ts` defines them, until the client disconnects. */
 export function followRequests(reply: FastifyReply, context: Context, following: Following): FastifyReply {
   const { actor, query } = following;
   authoriseQuery(context, actor, query);
@@ -205,7 +205,7 @@ export function followRequests(reply: FastifyReply, context: Context, following:
   const timer = setInterval(() => pulse(response, context, following), pulseMs);
   response.once('close', () => clearInterval(timer));
   send(response, context, following, asked, client).catch((error: unknown) => {
-    // A CommandError means that the client left or waited too long for the newest rows. It then retries, so do not warn.
+    // A `CommandError` means that the client left or waited too long for the newest rows. It retries, so do not warn.
     if (!(error instanceof CommandError)) context.logger.warn({ err: error }, 'a stream of requests failed');
     response.destroy();
   });

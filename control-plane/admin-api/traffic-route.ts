@@ -17,7 +17,7 @@ type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
 const stepMs = 10_000;
 /** Time in ms after which every gateway has reported its counts. */
 const reportedMs = 12_000;
-/** Number of steps whose average counts as the present. */
+/** Number of latest steps whose average is reported as the current traffic. */
 const stepsOfNow = 3;
 
 type Answer = OperationAnswer<'traffic.get'>;

@@ -49,7 +49,7 @@ function usage(context: Context, query: OperationQuery<'usage.get'>): UsageTotal
   };
 }
 
-/** Sums the usage of visitors in the present UTC day and month. */
+/** Sums the usage of visitors in the current UTC day and month. */
 function usageOfVisitors(context: Context, nowMs: number): OperationAnswer<'usage.visitors'> {
   const today = new Date(nowMs).toISOString().slice(0, 10);
   const month = `${today.slice(0, 7)}-01`;

@@ -100,7 +100,7 @@ export class CommandGroups {
         await this.#planAhead();
         await this.#runGroup();
       } catch (error) {
-        // Commands that arrived meanwhile stay in the queue, because they get an attempt of their own.
+        // Commands that arrived meanwhile stay in the queue, because they get their own attempt.
         this.#waiting = this.#waiting.filter((waiter) => !before.includes(waiter));
         for (const { reject } of before) reject(error);
       }

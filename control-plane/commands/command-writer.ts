@@ -142,7 +142,7 @@ export class CommandWriter {
 export async function createLog(options: CommandWriterOptions, logId: string, by: string): Promise<void> {
   const { snapshot, replicator, log, signer, trusted } = options;
   await replicator.caughtUp(timeoutMs).catch((error: unknown) => {
-    // If reading only timed out, the log is not empty, so continue.
+    // If commits were folded before the timeout, the log is not empty, so continue.
     if (snapshot.seq === 0) throw error;
   });
   if (snapshot.seq > 0) return;

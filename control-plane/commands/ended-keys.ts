@@ -105,7 +105,7 @@ export class EndedKeys {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const forgotten = await this.#tried();
-      // After a start, the log must be read before the first removal.
+      // After this process starts, the log must be read before the first removal.
       const isDone = forgotten === 0 && this.#endedUntilMs() !== undefined;
       await sleep(isDone ? restMs : pauseMs, signal);
     }

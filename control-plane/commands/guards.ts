@@ -57,7 +57,7 @@ function thereAre(db: Database, { sql, values, exact }: Bound, roomUpTo: number)
 const removedMin = 10;
 const shareMax = 0.1;
 
-/** Throws GuardRefused if the events remove at least 10 resources and more than 10 % of their kind, including dependents. */
+/** Throws `GuardRefused` if events remove at least 10 resources and more than 10 % of their kind, including dependents. */
 export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Generator<void, void> {
   const kinds = Object.keys(resourceTotals) as ResourceKind[];
   const removed = Object.fromEntries(kinds.map((kind) => [kind, new Set()])) as Record<

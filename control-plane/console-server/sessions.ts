@@ -124,8 +124,8 @@ export class Sessions {
 
   /**
    * Ends this session, or all sessions of its person. For a session from a link, "all" means those in its organisation. If
-   * the session has already ended, nothing is written, so an old cookie cannot fill the log. Rejects with CommandError if the
-   * log does not accept the end.
+   * the session has already ended, nothing is written, so an old cookie cannot fill the log. Rejects with `CommandError` if
+   * the log does not accept the end.
    */
   end(session: ConsoleSession, everywhere: boolean): Promise<void> {
     const key = `${everywhere} ${session.id}`;

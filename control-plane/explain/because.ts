@@ -1,5 +1,5 @@
 /**
- * Finds the commit that set or removed a row. Uses the row's marks in the present state, and its versions in a past state.
+ * Finds the commit that set or removed a row. Uses the row's marks in the current state, and its versions in a past state.
  */
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';

@@ -1,6 +1,7 @@
 /**
  * Finds out which answers a list of events would change. It decides the last hour's requests again, with and without the
- * events. Recorded requests keep the counter values that they met. The events are applied to a snapshot and then undone.
+ * events. Recorded requests are decided with their recorded counter values. The events are applied to a snapshot and then
+ * undone.
  */
 import type { Effect } from '../../schemas/admin/effect.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';

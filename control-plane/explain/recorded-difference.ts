@@ -40,7 +40,7 @@ export function findDifference(record: DecisionRecord, decided: TracedVerdict): 
 }
 
 function refusalText({ type = '', message = '', status }: DecisionRecord): string {
-  // The record contains no status if the client had already left.
+  // The record contains no status if the client had already disconnected.
   return `${status ?? refusalKinds[type as RefusalType]?.status} ${type} ${message}`;
 }
 

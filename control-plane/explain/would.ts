@@ -29,7 +29,7 @@ const triesMax = 24;
 const shownMax = 4;
 const ofKindMax = 2;
 
-/** Finds commands that would make the request succeed. Tries each on the present state, in its own turn of the event loop. */
+/** Finds commands that would make the request succeed. Tries each on the current state, in its own turn of the event loop. */
 export async function wouldTurn(
   snapshot: Snapshot,
   question: Question,

@@ -127,7 +127,7 @@ export function resolveRoute(
   return { dispatcher, signal: AbortSignal.any([client, AbortSignal.timeout(timeoutMs)]) };
 }
 
-/** Yields complete lines from one gateway. Throws if the gateway sends nothing for `idleMs` or its response breaks off. */
+/** Yields complete lines from one gateway. Throws if the gateway sends nothing for `idleMs` or its response is cut off. */
 export async function* askUnlessIdle(
   source: Source,
   path: string,

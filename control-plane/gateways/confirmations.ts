@@ -62,7 +62,7 @@ export class Confirming {
     }
   }
 
-  /** Reads the status topic to its present end. Returns false if the timeout expires or the client aborts first. */
+  /** Reads the status topic to its current end. Returns false if the timeout expires or the client aborts first. */
   async #readToEnd(timeoutMs: number, client: AbortSignal): Promise<boolean> {
     return (await within(this.#sharedRead(), timeoutMs, client)) === true;
   }

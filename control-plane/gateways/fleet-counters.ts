@@ -128,7 +128,7 @@ export class FleetCounters {
     return this.#state.valuesOf(counterKey(subject, period));
   }
 
-  /** Yields all counters, for a gateway without a copy of its own: first a line with the topic position, then records. */
+  /** Yields all counters, for a gateway without its own copy: first a line with the topic position, then records. */
   *lines(): Generator<string> {
     // The position comes first, so that the receiver reads all records that arrive during the transfer from the topic.
     yield `${JSON.stringify({ position: this.feed.position })}\n`;

@@ -15,7 +15,7 @@ export class GatewayTurns {
   readonly #operators = new CallerQueue(limits);
   #operatorCalls = 0;
 
-  /** Runs `work` when its turn comes. Rejects with a `Busy` error, or with the signal's reason if the client leaves first. */
+  /** Runs `work` when its turn comes. Rejects with a `Busy` error, or with the signal's reason if the client disconnects. */
   run<Answer>(actor: Actor, client: AbortSignal, work: () => Promise<Answer>): Promise<Answer> {
     // Each operator call counts as a separate caller, because all operators share one name but are several people.
     return actor.person === undefined

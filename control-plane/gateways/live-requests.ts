@@ -26,7 +26,7 @@ export interface LiveRows {
 /** Interval in ms at which rows are sent to the streams and new gateways are contacted. */
 const liveTurnMs = 200;
 const againMs = 1_000;
-/** Silence in ms after which a gateway's stream is given up. It is longer than the interval at which gateways send a line. */
+/** Silence in ms after which a gateway's stream is abandoned. Gateways send a line at shorter intervals. */
 const idleMs = 6_000;
 /** Longest wait in ms for all gateways to answer before a stream yields its first rows. */
 const beginMs = 1_500;

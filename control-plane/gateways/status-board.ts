@@ -186,7 +186,7 @@ export class StatusBoard {
     );
   }
 
-  /** Resolves with true once the topic has been read to its present end, or with false after `timeoutMs`. */
+  /** Resolves with true once the topic has been read to its current end, or with false after `timeoutMs`. */
   async readToEnd(timeoutMs: number): Promise<boolean> {
     const beganMs = performance.now();
     // The promise rejects if the follower has been stopped.

@@ -1,6 +1,6 @@
 /**
  * Maintains `history.db`, which contains every version of every row with the positions at which it was valid, so that past
- * states can be read without folding the log again. It runs on a thread of its own with its own reader of the log, so it
+ * states can be read without folding the log again. It runs on its own thread with its own reader of the log, so it
  * never delays the control plane. The file must never be the only copy of anything.
  */
 import type { LogText } from '../../schemas/records/log-events.ts';

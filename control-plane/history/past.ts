@@ -56,7 +56,7 @@ export class PastStates {
     this.#history = history;
   }
 
-  /** Resolves a moment given as `--at`. Throws CommandError: InvalidCommand, Busy, or NotFound if there is no such moment. */
+  /** Resolves a moment given as `--at`. Throws `InvalidCommand`, `Busy`, or `NotFound` if there is no such moment. */
   async moment(text: string, reader = alwaysThere()): Promise<PastMoment> {
     const parsed = namedMoment(text);
     const head = this.#present.seq;
@@ -95,7 +95,7 @@ export class PastStates {
     return seq === this.#present.seq ? this.#present.digests() : this.ask('digests', [seq], reader);
   }
 
-  /** Asks the history when it is the caller's turn. Rejects with the signal's reason as soon as the client leaves. */
+  /** Asks the history when it is the caller's turn. Rejects with the signal's reason as soon as the client disconnects. */
   ask<Name extends keyof HistoryQueries>(
     name: Name,
     args: Parameters<HistoryQueries[Name]>,

@@ -1,4 +1,4 @@
-/** Defines all read operations on the state. The same functions read the present state and past states. */
+/** Defines all read operations on the state. The same functions read the current state and past states. */
 import type { NodeResource, OperationParams, StateReadName } from '../../schemas/admin/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { State } from '../../shared/snapshot/views.ts';

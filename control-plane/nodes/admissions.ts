@@ -1,4 +1,4 @@
-/** Checks the tokens of agents against the present state. */
+/** Checks the tokens of agents against the current state. */
 import { hashSecret } from '../../shared/ids/api-key.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';

@@ -1,8 +1,8 @@
 /**
  * Sessions of the agents that are attached to this replica. They derive from heartbeats who owns a node and whether it is
  * healthy. Down is reported at once, up only after a delay. Heartbeats themselves never enter the log, and each node's
- * reports are limited. Every heartbeat and every scan compares the present with the log, so the next one makes up for a
- * failed report.
+ * reports are limited. Every heartbeat and every scan compares the node's state with the log, so a failed report is repeated
+ * soon.
  */
 import {
   type Beat,

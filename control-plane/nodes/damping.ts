@@ -13,7 +13,7 @@ export interface DampingState {
   readonly reportedUp: boolean | undefined;
   /** Seconds that a node must be up before it is reported up. */
   readonly dampSeconds: number;
-  /** Start of the present uptime in ms, or undefined while the node is down. */
+  /** Start of the current uptime in ms, or undefined while the node is down. */
   readonly upSinceMs: number | undefined;
 }
 

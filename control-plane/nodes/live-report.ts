@@ -1,4 +1,4 @@
-/** Limits the live state of nodes that a replica keeps, because agents choose its texts. Omitted entries are counted. */
+/** Limits the live state of nodes that a replica keeps, because its texts come from agents. Omitted entries are counted. */
 import type { Beat, LiveNode } from '../../schemas/records/node-messages.ts';
 
 /** Maximum number of installs kept per node. The first failed loads show the cause, so more would add nothing. */

@@ -1,8 +1,8 @@
 /**
  * Decides which replicas are dead, from the times at which their status reports arrived here. A replica that announced its
- * end is dead at once. Silence is measured only up to this replica's own last report that it read back, because it may be cut
- * off itself. Time in which this process was suspended does not count either. A replica whose fold has stopped cannot write,
- * so it counts as silent.
+ * end is dead at once. Silence is measured only up to the time when this replica last read back its own report, because it
+ * may be cut off itself. Time in which this process was suspended does not count either. A replica whose fold has stopped
+ * cannot write, so it counts as silent.
  */
 import type { SeenReport, StatusBoard } from '../gateways/status-board.ts';
 

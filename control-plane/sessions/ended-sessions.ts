@@ -71,7 +71,7 @@ export class EndedSessions {
   /** Ends of sessions that are not on disk yet. Each has its position and the time in ms until which it counts. */
   #unwritten: [name: string, position: number, untilMs: number][] = [];
   readonly #ready: Promise<void>;
-  /** Whether past commits have been read. Until then, the file must not claim to be complete up to the present position. */
+  /** Whether past commits have been read. Until then, the file must not claim to be complete up to the current position. */
   #isComplete = false;
 
   /** Opens the file and starts to read past commits. If the file is damaged, starts with an empty one. */

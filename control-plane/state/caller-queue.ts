@@ -41,7 +41,7 @@ export class CallerQueue {
   readonly #waiters = new Set<Waiter>();
   /** Turn number of the waiter that started last. */
   #turn = 0;
-  /** Turn number of the next waiter of a caller or organisation, if it is higher than the present number. */
+  /** Turn number of the next waiter of a caller or organisation, if it is higher than the current number. */
   readonly #nextTurns = new Map<string, number>();
 
   constructor(limits: QueueLimits) {
@@ -116,7 +116,7 @@ export class CallerQueue {
     if (!isFirst && all.length >= waitersMax) throw busy(`too many ${this.#what} are waiting`);
   }
 
-  /** Assigns a turn number after those of the same caller and organisation, and not below the present number. */
+  /** Assigns a turn number after those of the same caller and organisation, and not below the current number. */
   #takeTurn({ caller, organisation }: QueueCaller): number {
     const names = [
       `caller ${caller}`,

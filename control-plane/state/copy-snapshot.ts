@@ -1,5 +1,5 @@
 /**
- * Copies the state at one moment into a file, on a thread and a connection of its own, while the fold continues. The calling
+ * Copies the state at one moment into a file, on its own thread and connection, while the fold continues. The calling
  * thread reads the copy's position and digest, because loading the schemas on another thread would cost more than copying a
  * small state.
  */

@@ -251,7 +251,7 @@ function buildFilter(
       ...(hasClock ? [nowMs] : []),
       ...(owner === undefined ? [] : [owner]),
       ...(state === undefined ? [] : [state]),
-      // Only the case of ASCII letters is changed, as SQLite does.
+      // Lower-cases only ASCII letters, as SQLite does.
       ...(isText ? [text.replace(/[A-Z]/g, (letter) => letter.toLowerCase())] : []),
     ],
   };

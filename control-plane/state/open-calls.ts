@@ -18,7 +18,7 @@ interface Bounds {
 
 export const openCallBounds = {
   stream: { what: 'streams of pages', perCaller: 50, total: 1000, forOperators: 100 },
-  /** Tails of events that programs follow, with their buffers. */
+  /** Event tails that programs follow. Each tail has a buffer. */
   tail: { what: 'tails of events', perCaller: 20, total: 100, forOperators: 50 },
   /** Every distinct query makes each gateway send rows. A gateway accepts at most 128 queries from all replicas. */
   follow: { what: 'streams of requests', perCaller: 10, total: 60, forOperators: 30 },
@@ -69,7 +69,7 @@ export class OpenCalls {
       if (free <= 0) throw busy(what);
       return this.#hold(kind, names);
     }
-    // A person without an organisation counts as an organisation of its own.
+    // A person without an organisation counts as a separate organisation.
     const places = organisations.length === 0 ? [`of ${person}`] : organisations;
     const counted = places.map((id) => ({ id, count: this.#count(kind, `organisation ${id}`) }));
     const { id: organisation, count } = counted.reduce((one, other) =>

@@ -1,6 +1,6 @@
 /**
  * Opens the state from which a control plane starts: the snapshot on its disk, which must belong to the log. Code in
- * `control-plane/state` reads the present rows for the admin API. It never writes rows, because only the fold does.
+ * `control-plane/state` reads the current rows for the admin API. It never writes rows, because only the fold does.
  */
 import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -12,7 +12,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 const startTimeoutMs = 60_000;
 const rebuiltMessage = 'state.db was quarantined and is rebuilt from the log';
 
-/** Opens the state. Rejects with the log's errors, or with an Error and the next step if this log must not be folded. */
+/** Opens the state. Rejects with the log's errors, or with an Error that says what to do if this log must not be folded. */
 export async function openState(path: string, log: ControlLog, logger: Logger): Promise<Snapshot> {
   // Refuses a log that lacks its beginning, even if nothing has been folded yet.
   await readLogId(log).catch(refuse);

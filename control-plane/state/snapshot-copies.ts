@@ -1,6 +1,6 @@
 /**
  * Copies of the state for download. Each copy is a file that serves downloads for a span of positions and may be shared by
- * several at once. A copy is removed once a later one exists and nobody reads it any more. Operators get the present state.
+ * several at once. A copy is removed once a later one exists and nobody reads it any more. Operators get the current state.
  * Gateways may get a slightly older one, because they read the rest from the log. Each address may use only part of the
  * downloads.
  */

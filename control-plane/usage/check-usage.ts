@@ -1,7 +1,7 @@
 /**
  * Looks for damage in `usage.db` and its day files: corrupt database pages, unreadable rows, and sums that differ from the
  * rows that they add up. The files have no digest, so nothing else would detect a flipped bit in a number. A check reads all
- * files, on a thread of its own. Each organisation and each day is compared in one read transaction.
+ * files, on its own thread. Each organisation and each day is compared in one read transaction.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { readKeptRow } from '../../schemas/records/usage.ts';

@@ -46,11 +46,11 @@ type KeyUseStatements = ReturnType<typeof prepareKeyUses>;
 export interface KeyUse {
   readonly key: string;
   readonly lastUsedAt: string;
-  /** Number of requests in the present hour and the 23 hours before it. */
+  /** Number of requests in the current hour and the 23 hours before it. */
   readonly requestsOfDay: number;
 }
 
-/** Returns the first of the 24 hours that end with the present hour. */
+/** Returns the first of the 24 hours that end with the current hour. */
 export function firstHourOfDay(nowMs: number): number {
   return hourOf(nowMs) - hoursOfDay + 1;
 }

@@ -66,7 +66,7 @@ function move(rows: readonly StoredRequest[], kept: Kept, writer: DayWriter): Mo
   return { moved: rows.at(-1)?.id ?? 0, days: [...days].map(dayRows) };
 }
 
-/** Returns the day of a row. Unreadable rows are filed under the present day, so that people can still inspect them. */
+/** Returns the day of a row. Unreadable rows are filed under the current day, so that people can still inspect them. */
 function dayOf(row: UsageRow | undefined): string {
   return row?.at.slice(0, 10) ?? dayOfMs(wallClockMs());
 }

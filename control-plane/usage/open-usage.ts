@@ -24,7 +24,7 @@ export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac' | 'parti
   readonly logUrl: string;
   /** Folder that contains `usage.db`. */
   readonly dataDir: string;
-  /** Gateway tokens, the present one first. During a rotation, records signed with the others also count. */
+  /** Gateway tokens, the current one first. During a rotation, records signed with the others also count. */
   readonly tokens: readonly [string, ...string[]];
   /** Number of days for which completed requests are kept. */
   readonly usageKeepDays?: number | undefined;

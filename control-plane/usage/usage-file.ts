@@ -34,7 +34,7 @@ export class UsageFile {
   readonly #path: string;
   readonly #logger: LineLogger;
   readonly #line: RateLimitedLine;
-  /** Rows that readers could not read, by object name. */
+  /** Unreadable rows that readers have found, by object name. */
   readonly #met = new Map<string, UsageFault>();
   #found: readonly UsageFault[] = [];
   #checkedMs: number | undefined;

@@ -27,7 +27,7 @@ export interface FoldCounts {
 }
 
 export interface FoldOptions {
-  /** Whether the log no longer has its first records. Then an unknown incarnation begins at the first row that is found. */
+  /** Whether the log has lost its first records. Then an unknown incarnation begins at the first row that is found. */
   readonly trimmedStart: boolean;
   /** Maximum number of parked rows per incarnation. */
   readonly parkedMax: number;

@@ -20,7 +20,7 @@ export interface UsageAuthenticity {
 
 export interface PartitionState {
   readonly nextOffset: number;
-  /** Whether the log no longer has its first records. */
+  /** Whether the log no longer contains its first records. */
   readonly trimmed: boolean;
   /** Offset of the first refused record, or null if no record was refused. */
   readonly refusedFrom: number | null;

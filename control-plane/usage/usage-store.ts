@@ -1,4 +1,4 @@
-/** Folds the usage log into totals in `usage.db`. The file is primary data, because the log no longer has all periods. */
+/** Folds the usage log into totals in `usage.db`. The file is primary data, because the log does not keep all periods. */
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { UsageTotals } from '../../schemas/admin/admin.ts';
@@ -98,7 +98,7 @@ function openUsageDatabase(path: string): Database {
   }
 }
 
-/** Shrinks a large file that is mostly empty because rows were moved. VACUUM then copies only the remaining data. */
+/** Shrinks a large file that is mostly empty because rows were moved. `VACUUM` then copies only the remaining data. */
 function giveRoomBack(db: Database): void {
   const numberOf = (name: string): number => Number(db.pragma(name, { simple: true }));
   const [free, pages] = [numberOf('freelist_count'), numberOf('page_count')];

@@ -23,7 +23,7 @@ const columns = {
     unsigned_until: orNull(integer()), // always 0; earlier builds counted records before this offset without a MAC
     refused_from: orNull(integer()), // offset of the first record refused for lack of a valid MAC; NULL if there is none
   },
-  parked: { incarnation: text(), n: integer(), body: text() /* the row as JSON, of any version */ },
+  parked: { incarnation: text(), n: integer(), body: text() /* the row as JSON, in any version */ },
   total: {
     organisation: text(), // id of the organisation, or `visitors:all` for all visitors
     period: text(), // first day of the billing period; for visitors the UTC day
