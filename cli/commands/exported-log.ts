@@ -32,7 +32,7 @@ export async function* parseRecords(
   if (batch.length > 0) yield batch;
 }
 
-/** Yields the lines of a file. Throws an Error if a line is too long. */
+/** Yields the lines of a file. Throws a `CliError` if the file is unreadable or a line is too long. */
 export async function* readLines(path: string): AsyncIterable<string> {
   try {
     yield* splitLines(streamNamed(path));

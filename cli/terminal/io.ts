@@ -55,7 +55,6 @@ function homeOrRoot(): string {
   }
 }
 
-/** Streams whose reader has closed them. */
 const closedStreams = new WeakSet<Writable>();
 
 /** Writes text and waits for a slow reader to keep the buffer bounded. Drops the text if the reader has closed the stream. */

@@ -12,7 +12,7 @@ export interface Rows {
   readonly next: string | undefined;
   /** Whether the oldest rows were dropped to make room for newer ones. */
   readonly hasDropped: boolean;
-  /** Names of gateways whose requests are missing. */
+  /** Names of gateways whose requests are missing from the list. */
   readonly silent: readonly string[];
   /** Number of requests that are not shown because they arrived too fast. */
   readonly missed: number;
