@@ -51,7 +51,7 @@ export const pathSchemas = {
   signer: z.strictObject({ fingerprint: sha256HexSchema }),
 };
 
-/** Maximum number of keys or tokens that one command creates. */
+/** Maximum number of keys or tokens that one command may create. */
 export const madeAtOnceMax = 1000;
 
 export const bodySchemas = {

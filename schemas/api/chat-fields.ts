@@ -1,6 +1,7 @@
 /**
- * Chat completion settings that are sent to a node. Each row contains the setting's schema and an optional quick check, which
- * spares common values the schema. `data-plane/surfaces/common/chat-fields.ts` states which engines support each setting.
+ * Chat completion settings that are sent to a node. Each row contains the setting's schema and, optionally, a quick check
+ * that lets common values skip the schema. `data-plane/surfaces/common/chat-fields.ts` states which engines support each
+ * setting.
  */
 import { z } from 'zod';
 import { carried, freeObject, list } from './openai-fields.ts';

@@ -22,7 +22,7 @@ interface EventParts<Data extends Shape> {
    * stk-amber-otter-9k2f`. Never throws. For data of other versions, the sentence is shorter.
    */
   sentence(of: EventFieldTexts): EventWords;
-  /** Returns random data of the event, from which tests generate histories. */
+  /** Returns random data for the event, from which tests generate histories. */
   sample(draw: SampleDraw): z.input<z.ZodObject<NoInfer<Data>>>;
   readonly version?: number;
   /** Whether a reader that does not know the event must halt. Defaults to true. */

@@ -65,7 +65,7 @@ const fleetOrganisationSchema = z.strictObject({
   name: storedNameSchema,
   /** Tier of the organisation, or null to forbid inference. Defaults to the current tier; null if the organisation is new. */
   tier: tierNameSchema.nullable().optional(),
-  /** First day of a billing period. Defaults to the current value or, for a new organisation, to the day it was applied. */
+  /** First day of a billing period. Defaults to the current value; for a new organisation, to the day it is first applied. */
   anchor: daySchema.optional(),
   members: z
     .array(z.strictObject({ person: personSchema, role: roleSchema }))

@@ -153,7 +153,7 @@ function noSuchPath({ method, path }: RequestHead): Refusal {
   return new Refusal('no such path', `No endpoint has this method and path.${hint}`);
 }
 
-/** Whether the operation needs a key. Only model listings on the shared host do not (Authentication 7). */
+/** Whether the operation needs a key. Only model listings on the shared host need none (Authentication 7). */
 function needsKey(target: Target, operation: Operation): boolean {
   return target.kind === 'stack' || !isListing(operation);
 }

@@ -95,7 +95,7 @@ const anyContent = fc.record<Content>({
       surface: fc.constantFrom('openai' as const, 'anthropic' as const),
     }),
   ),
-  // Each place has nodes of its own, so a node's name tells its place.
+  // Each place has nodes of its own, so a node's name shows to which place the node belongs.
   routes: fc
     .subarray(pairs(places))
     .map((keys) => Object.fromEntries(keys.map((key) => [key, [`${key} 1`, `${key} 2`]]))),

@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 import { hashKey, mintId, mintKey, mintNodeToken, parseKey, randomText } from './api-key.ts';
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
-/** Keys made from bytes that fast-check generates. Bytes outside the alphabet's range are replaced with further ones. */
+/** Keys made from bytes that fast-check generates. Bytes outside the alphabet's range are replaced with further bytes. */
 const keys = fc
   .infiniteStream(fc.nat(255))
   .map((stream) =>
@@ -85,7 +85,7 @@ test('every character of an alphabet is equally likely, because surplus byte val
   let next = 256;
   const descending = (count: number) => Uint8Array.from({ length: count }, () => --next);
   const text = randomText(descending, alphabet, 248);
-  // Bytes 255 to 248 are drawn again, and bytes 247 to 0 give each character four times.
+  // Bytes 255 to 248 are redrawn, and bytes 247 to 0 produce each character four times.
   expect(text.charAt(0)).toBe('z');
   expect(text).toBe([...alphabet].reverse().join('').repeat(4));
 });

@@ -1,4 +1,4 @@
-/** Credentials of nodes by name, from `HEADGATE_NODE_CREDENTIAL_<NAME>` or files in a folder. Each use reads them again. */
+/** Credentials of nodes by name, from `HEADGATE_NODE_CREDENTIAL_<NAME>` or files in a folder. They are read at each use. */
 import { join } from 'node:path';
 import { textOfNamed } from './named-file.ts';
 import { readProtectedSetting } from './secrets.ts';

@@ -2,7 +2,7 @@
 import type { RequestListener, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Maximum number of pending responses per connection. Most HTTP/1.1 clients send only one request at a time, others few. */
+/** Maximum number of pending responses per connection. Most HTTP/1.1 clients send one request at a time, and others a few. */
 export const pipelinedMax = 32;
 
 const owed = Symbol('answers that are owed, in the order of their requests');

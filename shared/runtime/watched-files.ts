@@ -32,7 +32,7 @@ export class WatchedFiles<Value> {
   }
 }
 
-/** Identifies the files to which the paths lead, because Kubernetes swaps a link above them. Pipes never seem to change. */
+/** Identifies the files behind the paths, because Kubernetes swaps a link higher up. A pipe never seems to change. */
 function fileIdentity(paths: readonly string[]): string {
   return paths.map(identityOfFile).join(' ');
 }

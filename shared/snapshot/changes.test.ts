@@ -102,7 +102,7 @@ function foldedRows(snapshot: Snapshot, events: readonly KnownEvent[]): unknown[
   return snapshot.stateAt({ kind: 'previewed', events, context }, definitionsIn);
 }
 
-/** Opens a copy of another snapshot, as a gateway that starts does. */
+/** Opens a copy of another snapshot, as a starting gateway does. */
 function copyOf(snapshot: Snapshot, path: string): Snapshot {
   rmSync(path, { force: true });
   snapshot.db.exec(`VACUUM INTO '${path}'`);
@@ -114,7 +114,8 @@ function openChange(snapshot: Snapshot): RowOf<'change'> | undefined {
 }
 
 /**
- * Whether a revocation takes effect in the base, and so on all gateways at once. Their digests then equal the older reader's.
+ * Whether a revocation takes effect in the base, and therefore on all gateways at once. Their digests then equal the older
+ * reader's.
  */
 function isRevocation(records: readonly LogRecord[], at: number): boolean {
   return records[at]?.value.includes('"key.revoked"') ?? false;

@@ -1,4 +1,4 @@
-/** Tests the age of a proof, by whichever clock shows more, and the freshness states that follow from it. */
+/** Tests that a proof's age is measured by whichever clock shows more, and which freshness states follow from the age. */
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Freshness, type FreshnessState } from './freshness.ts';

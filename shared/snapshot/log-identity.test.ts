@@ -1,4 +1,4 @@
-/** Tests recognising a log that is no longer the one that was folded, because it was truncated, replaced or created again. */
+/** Tests that a log is recognised as another one if it was truncated, replaced or created again after it was folded. */
 import { expect, test } from 'vitest';
 import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';

@@ -76,7 +76,9 @@ export async function checkIdentity(log: ControlLog, folded: FoldedPosition): Pr
     : new LogTruncated(`the log ends before commit ${folded.seq}, which was folded from it`);
 }
 
-/** Checks the commit number and log, which the hash does not cover. If wrong, the fold would skip every later commit. */
+/**
+ * Checks the commit's number and log, which the hash does not cover. With wrong ones, the fold would skip all later commits.
+ */
 function checkCommit(commit: Commit | undefined, { log, seq }: FoldedPosition): void {
   if (commit?.log === log && commit.seq === seq) return;
   throw new WrongPosition(

@@ -1,6 +1,6 @@
 /**
- * Tests that billing periods cover all time without gaps, and begin on the anchor day, or on the last day of a month that is
- * too short.
+ * Tests that billing periods cover all time without gaps, and begin on the anchor day, or on a month's last day if the month
+ * is too short.
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-/** Tests signing keys: which files make a signer, which errors other files cause, and which signatures are valid. */
+/** Tests signing keys: which files contain a usable key, which errors other files cause, and which signatures are valid. */
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,4 @@
-/**
- * Tests that a pin applies to the first record of a log, in every format of a pin and with any number of records before it.
- */
+/** Tests that a pin applies to the first record of a log, in every pin format and with any number of earlier records. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -90,8 +88,8 @@ test('a state from before the pin is refused unless a pinned key signed its logâ
     const check = checkTrust(log, snapshot, pins);
     if (fits) await expect(check).resolves.toBeUndefined();
     else await expect(check).rejects.toThrow(/log main is refused/);
-    // The stored state belongs to another log than the one that begins here, although this log also contains the state's last
-    // record.
+    // The stored state belongs to a different log than the one that begins here, although this log also contains the state's
+    // last record.
     await expect(
       checkTrust(
         logOf([genesis([own], own)]).log,

@@ -162,7 +162,7 @@ test('an idle log uses almost no CPU time', async () => {
   const idle = (async () => {
     for await (const _ of log.tail({ from: 0, signal: abort.signal }));
   })();
-  // Leaves out the cost of starting, then observes the idle log for some seconds.
+  // Skips the cost of starting up, then observes the idle log for some seconds.
   await new Promise((resolve) => setTimeout(resolve, 500));
   const before = process.cpuUsage();
   await new Promise((resolve) => setTimeout(resolve, 3000));

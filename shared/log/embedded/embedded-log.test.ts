@@ -1,6 +1,6 @@
 /**
- * Tests that the embedded log fulfils the contract of all adapters, and reports everything that can happen to its file: it is
- * removed, replaced, truncated, damaged, locked, or the disk is full. embedded-log.process.test.ts covers several processes.
+ * Tests that the embedded log fulfils the contract of all adapters, and reports every fault of its file: removal,
+ * replacement, truncation, damage, a lock or a full disk. `embedded-log.process.test.ts` covers several processes.
  */
 import {
   mkdtempSync,

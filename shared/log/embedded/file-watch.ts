@@ -1,7 +1,8 @@
 /**
- * Decides when to check a log's file for changes. It checks when the system reports a write to the write-ahead log, a few
- * times shortly after that, because the report may precede the commit, and at a slow interval. A missing report only costs
- * latency. While no reader is waiting, the file is not watched, because each report costs as much as reading a record.
+ * Decides when to check a log's file for changes. It checks when the system reports a write to the write-ahead log, and again
+ * a few times shortly afterwards, because the report may precede the commit. It also checks at a slow interval, so a missing
+ * report only costs latency. While no reader is waiting, the file is not watched, because each report costs as much as
+ * reading a record.
  */
 import { type FSWatcher, watch } from 'node:fs';
 

@@ -90,7 +90,7 @@ export class KafkaPartition {
   ): Promise<Result> {
     const onFault = ({ type }: KafkaFault) => {
       this.invalidate();
-      // If processes publish this topic's records again anyway, re-create the deleted topic, as a starting process would.
+      // Re-create a deleted topic if processes republish its records anyway, as a starting process would.
       if (type === 'UNKNOWN_TOPIC_OR_PARTITION' && isRepublished(this.#plan.topic))
         this.cluster.checkedTopics.delete(JSON.stringify(this.#plan));
     };

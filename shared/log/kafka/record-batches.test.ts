@@ -43,7 +43,7 @@ test.each([
   const [first, skipped, last] = read(good(0, 'a', 'b'), poison, good(9, 'c'));
   expect(first).toEqual({ nextOffset: 2, records: ['0 a', '1 b'] });
   expect(skipped).toMatchObject({ unreadable });
-  // A skipped batch is replaced with one record at its last offset, which no reader accepts.
+  // A skipped batch is replaced with one record that no reader accepts, at the batch's last offset.
   expect(skipped?.records).toEqual([`${(skipped?.nextOffset ?? 0) - 1} `]);
   expect(skipped?.nextOffset).toBeGreaterThan(2);
   expect(last).toEqual({ nextOffset: 10, records: ['9 c'] });

@@ -46,7 +46,7 @@ export function* parseBatches(recordSet: Buffer): Generator<RecordBatch> {
 function parseBatch(bytes: Buffer): RecordBatch {
   const firstOffset = Number(bytes.readBigInt64BE(0));
   const identity = bytes.toString('latin1', magicAt, headerBytes);
-  // Before the current format, a message had only one offset, which is that of its last record if it has several.
+  // In older formats, a message has only one offset: that of its last record, if it contains several.
   const isOld = bytes.length < headerBytes || bytes.readInt8(magicAt) !== 2;
   const nextOffset = firstOffset + 1 + (isOld ? 0 : Math.max(bytes.readInt32BE(lastDeltaAt), 0));
   const batch = { firstOffset, nextOffset, identity };
