@@ -20,7 +20,7 @@ export interface ControlPlaneSettings {
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly operatorToken: string;
   readonly gatewayToken: string;
-  /** Previous gateway token. It is still accepted while gateways change to the new one. */
+  /** Previous gateway token. It is still accepted while gateways switch to the new token. */
   readonly previousGatewayToken?: string | undefined;
   /** PEM file with the Ed25519 private key with which this replica signs the log. */
   readonly signingKeyFile?: string | undefined;

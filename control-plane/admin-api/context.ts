@@ -72,9 +72,9 @@ export interface AdminContext {
   readonly drain: Drain;
   /** Calls the listener for each batch of folded commits. Returns a function that removes the listener. */
   onCommits(listener: (commits: readonly Commit[]) => void): () => void;
-  /** Sign-in links to the console, or undefined if this replica does not serve one. */
+  /** Sign-in links to the console, or undefined if this replica does not serve the console. */
   readonly links: SignInLinks | undefined;
-  /** Previous gateway token. It is still accepted while gateways change to the new one. */
+  /** Previous gateway token. It is still accepted while gateways switch to the new token. */
   readonly previousGatewayToken: string | undefined;
   readonly logger: Logger;
 }
@@ -130,7 +130,7 @@ function actorNamed(request: FastifyRequest): Actor {
   return { person: parsed.data };
 }
 
-/** Returns a signal that aborts if the client disconnects before the response is sent, so that its work can be stopped. */
+/** Returns a signal that aborts if the client disconnects before the response is sent, so that work for it can stop. */
 export function clientSignal(reply: FastifyReply): AbortSignal {
   const client = new AbortController();
   const leave = (): void => client.abort(new CommandError('Busy', 'the client has left'));

@@ -61,7 +61,7 @@ function gauged(
   return { ms: nowMs, minuteMs, requests, inFlight: ofLimit(concurrency, inFlightWindow) };
 }
 
-/** Lists the use of each gateway. Sums over its data folders, and over processes that ran within the same minute. */
+/** Lists the use of each gateway, summed over its data folders and over processes that ran within the same minute. */
 function listGatewayUses(
   { counters, gauges }: Context,
   { subject, period }: Use,
@@ -141,7 +141,7 @@ function ofVisitors(context: Context, nowMs: number): LimitUse {
   return shown(context, use, gauged(context, use, nowMs));
 }
 
-/** Adds the limits that apply at gateways which the open change has reached, if they differ. */
+/** Adds the limits at gateways that the open change has reached, if they differ from the others. */
 function withWave({ snapshot }: Context, use: LimitUse): LimitUse {
   const { tier, requests, concurrency, tokens } = use;
   if (tier === null) return use;
@@ -196,7 +196,7 @@ function nearest({ limits, tokens }: Use, { requests, inFlight }: GaugedUse): nu
 
 const byNearest = { name: 'nearest' };
 
-/** Lists organisations nearest to a limit first. If an organisation's use changes, it may be on two pages or on none. */
+/** Lists organisations nearest to a limit first. An organisation whose use changes may appear on two pages or on none. */
 function* pageOfUses(
   context: Context,
   { limit = pageRows.default, after }: OperationQuery<'limits.list'>,

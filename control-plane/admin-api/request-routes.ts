@@ -123,7 +123,7 @@ const cursorSchema = z.array(z.tuple([z.string().max(200), z.int().min(0)]));
 /** Maximum length of a cursor in the query. */
 const cursorLengthMax = 12_000;
 
-/** Returns the sealer for a query's cursors. A readable cursor would reveal the number of requests of all organisations. */
+/** Returns the sealer that encrypts a query's cursors. A readable cursor would reveal how many requests others make. */
 function cursorSealer({ operatorToken }: Context, query: Filters): Sealer {
   const digest = createHash('sha256').update(JSON.stringify(query)).digest('base64url');
   return new Sealer(operatorToken, `page of requests ${digest}`, cursorLengthMax);

@@ -127,7 +127,7 @@ export class CommandWriter {
     return this.#nextCatchUp;
   }
 
-  /** Waits for the caller's turn, then runs the command in a group with other waiting ones. */
+  /** Waits for the caller's turn, then runs the command in a group with other waiting commands. */
   async #inTurn(caller: QueueCaller, command: BoundCommand): Promise<CommandResult> {
     const end = await this.#shares.turn(caller);
     try {

@@ -79,7 +79,7 @@ export type AnswerEffect = 'nothing' | 'serves' | 'refuses' | 'meant';
 
 interface CountedEvent<Data> {
   readonly answers: AnswerEffect;
-  /** Returns the bounds against which the event counts, or none if it only changes existing resources. */
+  /** Returns the bounds against which the event counts, or none if the event only changes existing resources. */
   adds?(db: Database, data: Data, nowMs: number): readonly Bound[];
   removes?(db: Database, data: Data): readonly Removal[];
 }
@@ -100,7 +100,7 @@ function ifNew(
 
 type Dependents = readonly (readonly [kind: ResourceKind, sql: string])[];
 
-/** Queries for resources removed with an organisation or stack. Parameter: its id. Each result row has an `id`. */
+/** Queries for resources removed with an organisation or stack, whose id is the parameter. Each result row has an `id`. */
 const ofOrganisation: Dependents = [
   ['member', `SELECT organisation || '/' || person AS id FROM member WHERE organisation = ?`],
   ['key', 'SELECT id FROM api_key WHERE organisation = ?'],

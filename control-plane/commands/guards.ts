@@ -20,7 +20,7 @@ import {
   roomFor,
 } from './counted-events.ts';
 
-/** Throws a `Conflict` error if events would exceed a bound on resources. Does not subtract what they remove. */
+/** Throws a `Conflict` error if events would exceed a bound on resources. Resources that they remove are not subtracted. */
 export function* checkCardinality(
   db: Database,
   events: readonly KnownEvent[],

@@ -37,7 +37,7 @@ export interface ConsoleOptions {
   readonly links: SignInLinks;
   readonly ended: EndedSessions;
   readonly addresses: () => ServiceAddresses;
-  /** Identity provider. If absent, nobody can sign in through one. */
+  /** Identity provider for signing in, if there is one. */
   readonly oidc?: OidcSettings | undefined;
   /** Address that browsers use, if it differs from the listener's. */
   readonly publicUrl?: string | undefined;

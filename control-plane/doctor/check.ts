@@ -40,7 +40,7 @@ interface Row<Item> extends Pick<DoctorCheck, 'code' | 'well'> {
   /** Lists the items to examine, or returns undefined if they are not known. */
   of(facts: DoctorFacts): readonly Item[] | undefined;
   readonly level: Said<Item, Finding['level']>;
-  /** Whether the item is a finding. If absent, every item is one. */
+  /** Whether the item is a finding. If absent, every item is a finding. */
   wrong?(item: Item, facts: DoctorFacts): boolean;
   /** Names what the finding is about. By default this is the item if it is a string, otherwise its name or id. */
   object?(item: Item): string | undefined;

@@ -39,7 +39,7 @@ export interface CheckResult {
 }
 
 export interface Diagnosis {
-  /** Results: a single one for each check that found nothing, and a limited number for each check with findings. */
+  /** One result for each check without findings, and a limited number of results for each check with findings. */
   readonly checks: readonly CheckResult[];
   /** Number of checks without findings. */
   readonly ok: number;
@@ -49,7 +49,7 @@ export interface Diagnosis {
 }
 
 /**
- * Maximum number of findings of one check and level that are listed one by one. If there are more, the first represents all.
+ * Maximum number of findings of one check and level that are listed one by one. If there are more, the first stands for all.
  */
 const shownAloneMax = 20;
 const examplesMax = 5;

@@ -15,7 +15,7 @@ interface MachineFacts {
   readonly diskFreeBytes?: number;
   /** Files with secrets that users other than their owner can read. */
   readonly readableSecrets?: readonly string[];
-  /** Data folder and files in it to which users other than their owner have access. */
+  /** Data folder and its files, if users other than the owner can access them. */
   readonly openToOthers?: readonly string[];
   /** Folders to which a process must write, but cannot. */
   readonly unwritable?: readonly string[];

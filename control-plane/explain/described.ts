@@ -26,7 +26,7 @@ export interface DescribedStep {
   readonly result: StepResult;
   readonly facts: StepFacts;
   readonly text: string;
-  /** Whether the step is one of those that determined the answer. */
+  /** Whether the step helped to determine the answer. */
   readonly decides: boolean;
   /** Commits that set the rows on which the step depends, newest first. */
   readonly seqs: readonly { readonly mark: Read; readonly seq: number }[];

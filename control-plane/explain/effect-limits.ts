@@ -21,7 +21,7 @@ type Limits = Readonly<Record<string, number | null>>;
 /** Known peak use of each limit, by organisation. Visitors are listed under `visitorsSubject`. */
 export type Peaks = ReadonlyMap<string, Readonly<Record<string, number>>>;
 
-/** Returns the limits of each organisation and of visitors. Omits organisations without a tier and suspended ones. */
+/** Returns the limits on each organisation and on visitors. Omits organisations that are suspended or have no tier. */
 export function readLimits(db: Database): ReadonlyMap<string, Limits> {
   const tiers = new Map(
     all<RowOf<'tier'>>(db, 'SELECT * FROM tier').map((row): [string, Limits] => [row.id, toLimits(row)]),

@@ -1,4 +1,4 @@
-/** Peak use of limits in the last hour: requests per minute from gateways' counters, the rest from recorded decisions. */
+/** Peak use of limits in the last hour. Requests per minute come from gateways' counters, the rest from decisions. */
 import { readPromptTokensMax, type SeenLimit } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Peaks } from './effect-limits.ts';

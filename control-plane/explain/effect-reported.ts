@@ -16,7 +16,7 @@ export interface ReportedRequests {
   readonly perMinute: number;
 }
 
-/** Operations to try in this order, because reports do not contain the operation. The first one that is served is assumed. */
+/** Operations to try in order, because reports do not contain the operation. The first one that is served is assumed. */
 const operations = ['chat', 'messages', 'rerank'] as const;
 
 /** Decides reported requests on the state before the change, in one turn of the event loop, and returns the served ones. */

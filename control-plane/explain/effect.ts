@@ -45,7 +45,7 @@ export type FoundEffect = Pick<Effect, 'limits'> & { readonly recorded?: Recorde
 
 type PreviewReader = <Result>(read: (db: Database) => Result) => Result;
 
-/** Returns a function that reads the state after the events, or throws a `Conflict` error if one does not apply. */
+/** Returns a function that reads the state after the events, or throws a `Conflict` error if an event does not apply. */
 export function previewEvents(
   snapshot: Snapshot,
   { events, by, nowMs }: Pick<EffectQuestion, 'events' | 'by' | 'nowMs'>,

@@ -1,4 +1,4 @@
-/** Builds a hypothetical request for an explanation: its caller, as the state contains it, and the facts to decide on. */
+/** Builds a hypothetical request for an explanation: its caller, read from the state, and the facts to decide on. */
 import type { ExplainRequest } from '../../schemas/records/explanations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';

@@ -16,7 +16,7 @@ const lineSchema = gatewaySampledSchema.extend({ decision: recordSchema });
 export type SampledRecord = z.output<typeof recordSchema>;
 export interface SampledDecision {
   readonly record: SampledRecord;
-  /** Number of requests that this sampled one represents. */
+  /** Number of requests that this sampled request represents. */
   readonly requests: number;
 }
 

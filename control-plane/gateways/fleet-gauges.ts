@@ -71,7 +71,8 @@ export class FleetGauges {
   }
 
   /**
-   * Returns each gateway's use, or undefined while the topic cannot be read. `window`: start of a minute or `inFlightWindow`.
+   * Returns each gateway's use, or undefined while the topic cannot be read. `window` is the start of a minute or
+   * `inFlightWindow`.
    */
   uses(subject: string, window: number): GaugeUse[] | undefined {
     if (!this.#options.topic.reachable) return undefined;

@@ -127,7 +127,7 @@ export class StatusBoard {
     );
   }
 
-  /** Returns names under which several processes report, with the number of processes. */
+  /** Returns each name under which several processes report, with the number of these processes. */
   conflicts(): Map<string, number> {
     const counts = new Map<string, number>();
     for (const { report } of this.gateways()) counts.set(report.name, (counts.get(report.name) ?? 0) + 1);

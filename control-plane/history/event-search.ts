@@ -23,7 +23,7 @@ export interface FoundEvents {
   readonly items: ListedEvent[];
   /** Position at which the next page starts, in the requested order. Absent on the last page. */
   readonly next?: number;
-  /** First position that the history contains, if earlier ones were removed. Earlier events are only in the log. */
+  /** First position that the history contains, if earlier positions were removed. The log still contains earlier events. */
   readonly begin?: number;
 }
 

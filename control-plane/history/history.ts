@@ -25,7 +25,7 @@ export interface HistorySettings {
   note(message: LogText<'warn'>, because: string): void;
 }
 
-/** Access to the history, from its own thread or from another one. */
+/** Interface to the history, for its own thread and for other threads. */
 export interface HistoryAccess {
   /** Answers a query once the history has reached the position in its first argument. Rejects as soon as `client` aborts. */
   ask<Name extends keyof HistoryQueries>(

@@ -35,7 +35,7 @@ export interface PastOptions {
 /** Returns the reader for questions that no request caused. */
 const alwaysThere = (): PastReader => ({ caller: 'operator', client: new AbortController().signal });
 
-/** Parses a moment. Throws an `InvalidCommand` error if the text is not one. */
+/** Parses a moment. Throws an `InvalidCommand` error if the text is not a valid moment. */
 function namedMoment(text: string): NamedMoment {
   const parsed = parseMoment(text, wallClockMs());
   if (parsed) return parsed;

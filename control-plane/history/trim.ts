@@ -3,7 +3,7 @@ import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { type TableName, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
 
-/** Share of the size limit that remains after trimming. Trimming should be rare, because it ends by reading all subjects. */
+/** Share of the size limit that remains after trimming. Trimming should be rare, because its last step reads all subjects. */
 const keptShare = 7 / 8;
 const subjectsPerStep = 20_000;
 

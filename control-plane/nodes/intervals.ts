@@ -1,4 +1,4 @@
-/** Intervals at which a replica probes its nodes and scans for others, and how long it waits for silent agents. */
+/** Intervals at which a replica probes its nodes and scans for orphaned nodes, and how long it waits for silent agents. */
 import { heartbeatIntervalMs, heartbeatsMissedMax } from '../../schemas/records/node-messages.ts';
 
 export interface NodeIntervals {

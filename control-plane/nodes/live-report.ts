@@ -15,7 +15,7 @@ export function toHeldHeartbeat({ inFlight, installs = [] }: Beat): HeldHeartbea
   return { ...(inFlight !== undefined && { inFlight }), ...truncate(installs, installsHeldMax, 0) };
 }
 
-/** Returns facts about a node that the log does not contain, whether or not the node has an agent. */
+/** Returns the facts about a node that are not in the log, whether or not the node has an agent. */
 export function toLiveNode(
   unlisted: readonly string[],
   { hasWithheld }: { readonly hasWithheld: boolean },

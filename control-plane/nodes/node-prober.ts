@@ -47,7 +47,7 @@ export class NodeProber {
     this.#scanning = this.#scan();
   }
 
-  /** Returns facts about a node that the log does not contain, if this replica probes it. */
+  /** Returns the facts about a node that are not in the log, if this replica probes the node. */
   live(id: string): ReturnType<typeof toLiveNode> | undefined {
     return this.#live.get(id);
   }

@@ -33,7 +33,7 @@ export class NodeReporter {
   readonly #all: Statement<[number], NodeRow>;
   readonly #catalog: Statement<[], { readonly id: string }>;
   readonly #takeovers = new Takeovers();
-  /** Ids of the models in the catalog, read when they are next needed after a change. */
+  /** Ids of the models in the catalog. Undefined after a change of the catalog, until they are next needed. */
   #models: ReadonlySet<string> | undefined;
   #pending = new Map<string, PendingReport>();
   #next: Promise<void> | undefined;

@@ -10,7 +10,7 @@ const waitersMaxDefault = 128;
 const waitMsDefault = 15_000;
 
 export interface QueueLimits {
-  /** Maximum number of running tasks, counted separately for regular callers and for those with priority. */
+  /** Maximum number of running tasks, counted separately for regular callers and for callers with priority. */
   readonly concurrencyMax: number;
   readonly waitersMax?: number;
   readonly waitersPerCallerMax: number;

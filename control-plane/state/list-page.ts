@@ -35,7 +35,7 @@ export interface Listing<Row, Item> {
   readonly owner?: string;
   /** Subquery in parentheses that selects the listed rows. Default: the table. */
   readonly from?: string;
-  /** Condition for rows that are not listed. An index must support it. Absent if all rows are listed. */
+  /** Condition that matches the rows to leave out of the list, for which there must be an index. Absent if all are listed. */
   readonly unlisted?: string;
   /** Whether `from` contains a `?` that stands for the time. */
   readonly hasClock?: boolean;

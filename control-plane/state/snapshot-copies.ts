@@ -1,8 +1,7 @@
 /**
- * Copies of the state for download. Each copy is a file that serves downloads for a span of positions and may be shared by
- * several at once. A copy is removed once a later one exists and nobody reads it any more. Operators get the current state.
- * Gateways may get a slightly older one, because they read the rest from the log. Each address may use only part of the
- * downloads.
+ * Copies of the state for download. Each copy is a file that serves downloads for a range of positions, several at once if
+ * needed. A copy is removed once a later one exists and nobody reads it any more. Operators get the current state. Gateways
+ * may get a slightly older one, because they read the rest from the log. Each address may use only part of the downloads.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';

@@ -7,7 +7,7 @@ import type { MovedPart } from './move-rows.ts';
 import { prepareRequests, type RequestBody, type RequestQuery, readRequests } from './request-table.ts';
 import type { UsageStatements } from './usage-tables.ts';
 
-/** Maximum number of day files that are open at once. An export reads one after the other. */
+/** Maximum number of day files that are open at once. An export reads the files one after the other. */
 const openMax = 4;
 /** Number of moved rows that are removed in one transaction, which takes a few milliseconds. */
 const removedAtOnce = 500;

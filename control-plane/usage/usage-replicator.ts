@@ -1,6 +1,6 @@
 /**
  * Keeps a usage store up to date with the usage log. One loop per partition folds records in short slices. Failures are
- * retried endlessly. A truncated or replaced log is read again from its beginning, because the store recognises repeated
+ * retried indefinitely. A truncated or replaced log is read again from its beginning, because the store recognises repeated
  * rows. Only a damaged store stops the replicator.
  */
 import { Follower } from '../../shared/log/core/follower.ts';
