@@ -40,7 +40,7 @@ export const modelSelectionSchema = z.union([z.literal('*'), z.array(modelIdSche
   error: 'must be "*" or a list of model ids',
 });
 
-/** Limits of a tier or of visitors. A limit that is left out does not apply. */
+/** Limits of a tier or on visitors. A limit that is left out does not apply. */
 export const limitsShape = {
   requestsPerMinute: limitSchema.optional(),
   concurrency: limitSchema.optional(),

@@ -45,7 +45,7 @@ export const eventFields = {
   tierId: tierIdSchema,
   url: recordedNodeUrlSchema,
   limit,
-  /** Limits of a tier or of visitors. A limit that is left out does not apply. */
+  /** Limits of a tier or on visitors. A limit that is left out does not apply. */
   limits: {
     requestsPerMinute: limit.optional(),
     concurrency: limit.optional(),

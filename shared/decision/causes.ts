@@ -30,7 +30,9 @@ export interface CauseRow {
   readonly opening?: string | undefined;
 }
 
-/** Text for logs. `its type` is the refusal's type, for causes that were never distinguished from others of that type. */
+/**
+ * Text for logs. `its type` is the refusal's type, for causes that were never distinguished from other causes of that type.
+ */
 type Text = 'its type' | Pick<CauseRow, 'label' | 'opening'>;
 
 function ruleCause<Step extends string, Type extends RefusalType, Says extends string | null>(

@@ -36,7 +36,9 @@ const endedKeptMs = 600_000;
 const replacedMs = 1000;
 /** Largest difference in ms between a writer's clock and the log's. A writer beyond it gets no share of any minute. */
 export const clockOffMs = 30_000;
-/** Minimum time in ms for which a process had been cut off, and used no share, before others ended it for its silence. */
+/**
+ * Minimum time in ms for which a process had been cut off, and used no share, before others ended it because of its silence.
+ */
 const cutOffBeforeMs = 5000;
 
 /** Time in ms, by the log's clock, after which a process that has not read a new record is cut off. */
@@ -167,7 +169,9 @@ export class ClaimsFold implements Members {
     return row === undefined ? 0 : row.used - (row.cells.get(process)?.used ?? 0);
   }
 
-  /** Room that others certainly use. For weight in flight, only recent records count. In minutes, ended processes count. */
+  /**
+   * Room that others certainly use. For weight in flight, only recent records count. For a minute, ended processes do too.
+   */
   keptByOthers(process: string, limit: Limit, nowMs: number): number {
     const isMinute = limit.window !== inFlightWindow;
     let kept = 0;

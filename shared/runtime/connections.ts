@@ -35,7 +35,7 @@ export interface ConnectionsOptions {
 }
 
 export const connectionsMaxDefault = 10_000;
-/** Limits of the metrics listener. It has few clients, so idle connections are closed to make room for new ones. */
+/** Limits on the metrics listener. It has few clients, so idle connections are closed to make room for new ones. */
 const metricsLimits = connectionLimits({ max: 100 });
 /** Time in ms after which TCP keep-alive probes start on an idle connection. They let the kernel detect dead peers. */
 const probeAfterMs = 60_000;
