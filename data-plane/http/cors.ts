@@ -10,7 +10,7 @@ import type { Fields } from './exchange.ts';
 /** Additional headers that web pages may read: the id of the request, and whether and when to retry. */
 const exposed = 'x-request-id, request-id, retry-after, x-should-retry';
 
-/** Response to a preflight request. `*` allows all headers except Authorization. It excludes cookies, which are not used. */
+/** Response to a preflight request. `*` allows all headers but Authorization, and no cookies, which the API never uses. */
 const preflightFields: Fields = [
   ...['access-control-allow-methods', 'GET, HEAD, POST'],
   ...['access-control-allow-headers', 'authorization, *'],

@@ -142,7 +142,7 @@ export class Claimant {
     const granted = Math.min(claim, smallest);
     if (this.isCutOff(nowMs)) {
       const share = Math.max(1, Math.floor(limit.limit / this.#live));
-      // A claim granted for a minute stays valid. Claims in flight end once other processes consider this one ended.
+      // A claim for a minute stays valid. A claim for weight in flight ends once others consider this process ended.
       const mayHaveEnded = limit.window === inFlightWindow && this.feedAgeMs(nowMs) > renewMs;
       return mayHaveEnded ? share : Math.max(granted, share);
     }
@@ -155,7 +155,10 @@ export class Claimant {
     return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
   }
 
-  /** Whether a first request may start without a granted claim: no standing shares, and room for one in every gateway. */
+  /**
+   * Whether a first request may start before its claim is granted. It may if there are no standing shares, and if there is
+   * enough room for every live gateway to start such a request.
+   */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
     const row = this.#fold.row(limit);
@@ -213,7 +216,7 @@ export class Claimant {
     return nowMs - this.#tickMs > pauseMs || nowMs - this.#resumedMs <= resumeMs;
   }
 
-  /** Whether there is room for `weight` after the use here and what others hold, as far as the log has been read. */
+  /** Whether the limit has room for `weight` beyond the use here and what others hold, as far as the log has been read. */
   isLeft(limit: Limit, weight: number, nowMs: number): boolean {
     return this.used(limit) + weight <= limit.limit - this.#fold.keptByOthers(this.#process, limit, nowMs);
   }

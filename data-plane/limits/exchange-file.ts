@@ -1,6 +1,6 @@
 /**
- * Keeps the limit exchange's state across restarts: the process id, so that the next process can end that process's claims in
- * flight, and the number of live gateways, which determines this gateway's share while the log is unreachable.
+ * Keeps the limit exchange's state across restarts: the process id, so that the next process can end its predecessor's claims
+ * in flight, and the number of live gateways, which determines this gateway's share while the log is unreachable.
  */
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -11,7 +11,7 @@ import type { OwnLimit } from './own-limit.ts';
 export const cutOffMs = 2000;
 /** Delay in ms between a process's first record and the first minute in which the process is a member. */
 const joinMs = 5000;
-/** Time in ms before membership by which a process must read back its record. Others then know it or are cut off. */
+/** Time in ms before membership begins by which a process must read back its record. Others then know it or are cut off. */
 const knownMs = cutOffMs + 1000;
 
 export class StandingShare {

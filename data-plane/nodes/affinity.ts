@@ -53,7 +53,7 @@ interface Candidate {
 /** Counts the requests for one model in one place. */
 interface Group {
   requests: number;
-  /** Average number of requests in flight per candidate, the time of that figure (ms), and the number of requests since. */
+  /** Average requests in flight per candidate, the time when it was computed (ms), and the number of requests since then. */
   mean: number;
   meanMs: number;
   meanRequests: number;
@@ -134,7 +134,9 @@ export class Affinity {
     return this.#place(open, mean, this.#levels(open, group, mean, keyed), keyed);
   }
 
-  /** Chooses among many candidates: the node last seen, and those selected by the first prefix that needs few homes. */
+  /**
+   * Chooses among many nodes. Compares the prompt's last node and those selected by the first prefix that needs few homes.
+   */
   #chooseAmongMany<Of extends Candidate>(
     candidates: readonly Of[],
     group: Group,

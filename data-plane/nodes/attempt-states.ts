@@ -54,7 +54,7 @@ export type EndState =
   | 'unreached'
   /** The attempt failed before the first byte for the client, who still waits for a response. */
   | 'failed'
-  /** A part of a body, or one event of a stream, has arrived. */
+  /** The attempt failed after the first byte for the client, so the client's connection is destroyed. */
   | 'aborted-after-start'
   /** The attempt ended because of an error in this program. */
   | 'faulted';
@@ -67,7 +67,7 @@ export type AttemptEvent =
   | 'answer-head'
   | 'stream-head'
   | 'error-head'
-  /** A part of a body has arrived, or one event of a stream. */
+  /** A part of a body, or one event of a stream, has arrived. */
   | 'data'
   /** The body of a whole response has ended. Any other body that ends here is a failure. */
   | 'end'

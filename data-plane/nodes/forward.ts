@@ -74,7 +74,7 @@ export interface ForwardRequest {
   readonly client: ClientAnswer;
   /** Header fields of the response to the client, without those that depend on the content type. */
   readonly fields: Fields;
-  /** End of the response's id, and the time at which the response was created. */
+  /** Last part of the response's id, and the time at which the response was created. */
   readonly ids: { readonly unique: string; readonly createdSeconds: number };
   /** Times at which the request was last sent to a node and its response began, in monotonic ms. Set while forwarding. */
   readonly at: { sent: number | undefined; begun: number | undefined };

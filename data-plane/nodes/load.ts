@@ -53,7 +53,7 @@ const reportsMax = 1000;
 const brokenInARowMax = 3;
 const ejectionFirstMs = 1000;
 const ejectionMaxMs = 30_000;
-/** Number of requests, and time in ms, without a response after which a node hangs. Requests far apart do not add up. */
+/** Number of requests, and time in ms, without a response until a node counts as hanging. Distant requests do not add up. */
 const unansweredMin = 3;
 const hangMs = 10_000;
 /** Longest time in ms for which a hanging node is listed after its last request, and the maximum number of listed nodes. */
@@ -258,7 +258,7 @@ function isHanging({ unanswered, unansweredSinceMs }: NodeState, nowMs: number):
   return unanswered >= unansweredMin && nowMs - unansweredSinceMs >= hangMs;
 }
 
-/** Whether this is the tenant's first suspect response since the last reset. Keeps only as many tenants as eject a node. */
+/** Whether this is a tenant's first suspect response since the last reset. Keeps only as many tenants as can eject a node. */
 function isNewSuspect(state: NodeState, owner: string): boolean {
   const { suspectOwners } = state;
   if (suspectOwners.length >= brokenInARowMax || suspectOwners.includes(owner)) return false;

@@ -82,7 +82,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
   });
 }
 
-/** Creates a function that returns whether a request may be handled now. If not, it refuses and closes the connection. */
+/** Creates a function that checks whether a request may be handled now, and if not, refuses it and disconnects. */
 function callLimit(
   gateway: Gateway,
   proxies: ReturnType<typeof proxyList>,

@@ -54,7 +54,7 @@ export class RecordGroupBuffer {
     return true;
   }
 
-  /** Returns the requests as UTF-8 JSON, with a 0 for each id, and the ids in binary, which halves their size. Empties it. */
+  /** Returns the requests as UTF-8 JSON, with a 0 for each id, and the ids in binary, at half the size. Empties the group. */
   take(): RecordGroup {
     this.#length += this.#text.write(this.#count === 0 ? '[]' : ']', this.#length);
     const group = {

@@ -38,7 +38,7 @@ export interface ShapedBody extends ReadableBody {
   readonly shaped: ValidRequest;
 }
 
-/** Parses a body. Small bodies are released at once. Rejects with a `Refusal` or `ClientGone`. */
+/** Parses a body and later releases its memory; for a small body, at once. Rejects with a `Refusal` or `ClientGone`. */
 export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody | Promise<ShapedBody> {
   let shaped: ValidRequest | undefined;
   try {

@@ -177,7 +177,7 @@ async function readRefusal(answer: IncomingMessage): Promise<void> {
   }
 }
 
-/** Returns the size that the control plane states. Throws `SourceUnfit` without one, or if the disk has too little space. */
+/** Returns the size that the control plane states. Throws `SourceUnfit` if none is stated or the disk lacks space. */
 async function statedBytes({ headers }: IncomingMessage, folder: string): Promise<number> {
   const stated = Number(headers['content-length']);
   if (!Number.isSafeInteger(stated))

@@ -28,7 +28,7 @@ export interface MeterOptions {
   readonly post: (request: UsageWorkerRequest) => void;
   /** Writes the row log, which the usage worker follows. */
   readonly writer: UsageWriter;
-  /** Returns the number of tokens added by hand to an organisation's use in a period. Negative to give back allowance. */
+  /** Returns the tokens added by hand to an organisation's use in a period. A negative number gives allowance back. */
   readonly adjustmentOf?: (organisation: string, period: string) => number;
   /** Returns the time by a monotonic clock, in ms. */
   readonly monotonicMs?: () => number;

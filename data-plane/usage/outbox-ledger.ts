@@ -27,7 +27,7 @@ CREATE TABLE counter (
 ) STRICT, WITHOUT ROWID;
 `;
 
-/** Number of visitors, and of networks, whose counters are kept: the most recent. Others start again at zero. */
+/** Number of most recent visitors, and of networks, whose counters are kept. Others start again at zero. */
 const latestMax = 10_000;
 /** Number of visitors, or networks, above `latestMax` at which the oldest are removed. */
 const latestSlack = 1000;

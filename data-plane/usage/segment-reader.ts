@@ -67,7 +67,7 @@ export class SegmentReader {
     return this.#segments().map((first) => join(this.#folder, nameOf(first)));
   }
 
-  /** Paths named like segments that are something else: oversized files, and pipes and the like, which would block. */
+  /** Paths named like segments that are something else: oversized files, or pipes and the like, which would block. */
   get otherPaths(): string[] {
     return this.paths.filter((path) => {
       const found = lstatSync(path);

@@ -39,7 +39,9 @@ export type UsageWorkerEvent =
   /** Says why the worker could not be opened. Sent instead of `opened`. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
   | UsageWorkerState
-  /** `totals` contains new totals of all gateways. They include own amounts in `settled`, unless these were dropped. */
+  /**
+   * `totals` contains new totals of all gateways. They include this gateway's `settled` amounts, unless these were dropped.
+   */
   | { readonly kind: 'totals'; readonly settled: readonly Amount[]; readonly totals: readonly Amount[] }
   | ({ readonly kind: 'log' } & LoggedLine)
   /** Says that the worker has failed. Its thread ends. */

@@ -15,7 +15,7 @@ export const tokensPerPair = 256;
 const tokensPerImageMost = 4096;
 const tokensPerImage = 1024;
 const tokensPerImageLeast = 4;
-/** Bytes per token in typical text, chosen too low rather than too high. */
+/** Bytes per token in typical text. Deliberately low, so that the number of tokens is not underestimated. */
 const bytesPerToken = 3;
 
 export interface PromptSize {
@@ -23,7 +23,7 @@ export interface PromptSize {
   readonly promptBytes: number;
   /** Lower bound on the number of tokens in the prompt. Chats compute it on demand, because few requests need it. */
   readonly leastTokens?: number;
-  /** Likely number of tokens, between the two bounds. It is too high rather than too low. */
+  /** Likely number of tokens, between the two bounds. An overestimate rather than an underestimate. */
   readonly likelyTokens: number;
   /** Number of UTF-8 bytes in the texts alone, from which usage is estimated if the node does not report it. */
   readonly textBytes: number;

@@ -11,7 +11,7 @@ export interface RerankContext {
   /** Number of scores that the node must return, one for each document. */
   readonly inputs: number;
   readonly topN: number;
-  /** Texts to repeat in the results, if the client wants that. They are held until the response, so their size is bounded. */
+  /** Texts to repeat in the results, if requested. They are held until the response is built, so their size is bounded. */
   readonly documents?: readonly string[];
 }
 

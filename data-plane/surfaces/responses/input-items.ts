@@ -181,7 +181,7 @@ class ItemReader {
     if (images.length > 0) turn.later.push({ role: 'user', content: images });
   }
 
-  /** Returns the decrypted reasoning, or else its plain text, or else an empty text, so that only the reasoning is lost. */
+  /** Returns the decrypted reasoning, or else its plain text. Without either, the text is empty and the reasoning is lost. */
   #thoughtsOf({ encrypted_content: sealed, content, summary }: ReasoningItem): string {
     const opened =
       sealed === undefined || this.#sealKey === undefined ? undefined : openThoughts(sealed, this.#sealKey);
