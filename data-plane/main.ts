@@ -95,7 +95,7 @@ async function serve(
     closers,
   );
   const decisionsUrl = journal && advertisedUrl(health.url, settings.advertise);
-  // Control planes can query this gateway's requests only once they know these members of its reports.
+  // Control planes need these members of the gateway's reports before they can query its requests.
   publisher.add(() =>
     reportedMembers(gatewayMemberNames, {
       metrics: decisionsUrl,

@@ -23,7 +23,7 @@ export interface BodyWorkerOptions {
 }
 
 export interface JobOptions {
-  /** Organisation, visitor or node for which the job runs. Owners take turns. */
+  /** Organisation, visitor or node on whose behalf the job runs. Owners take turns. */
   readonly owner: string;
   /** Cancels the job, whose promise then rejects with the signal's abort reason. */
   readonly signal: AbortSignal;
@@ -116,7 +116,7 @@ export class BodyWorker {
         return;
       }
       options.signal.addEventListener('abort', entry.onAbort, { once: true });
-      // Jobs that continue a request run before jobs that begin one.
+      // Jobs that continue a request run before jobs that begin a new one.
       this.#queue.add(options.owner, entry, options.worker !== undefined);
       this.#dispatch();
     });
@@ -175,7 +175,7 @@ export class BodyWorker {
     this.#running = undefined;
     clearTimeout(this.#timer);
     if (result.kind === 'shaped') this.#retainedTexts += 1;
-    // The job was cancelled while it ran, so nobody else will discard its text.
+    // The caller cancelled the job while it ran and will not discard the text, so do that here.
     if (result.kind === 'shaped' && entry.signal.aborted) this.discard(id, worker);
     this.#settle(entry, () => entry.resolve({ id, result, worker }));
     this.#dispatch();

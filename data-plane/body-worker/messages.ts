@@ -22,14 +22,14 @@ export type BodyJob =
       readonly headers: ShapeHeaders;
       readonly blocks: Blocks;
     }
-  /** Writes the body for a node, from a text that the worker keeps. */
+  /** Builds the request body for a node from a text that the worker keeps. */
   | {
       readonly kind: 'render';
       readonly textId: number;
       readonly dialect: Dialect;
       readonly target: NodeTarget;
     }
-  /** Writes the request that makes a node count tokens, from a text that the worker keeps. */
+  /** Builds the request that makes a node count tokens, from a text that the worker keeps. */
   | {
       readonly kind: 'render-count';
       readonly textId: number;

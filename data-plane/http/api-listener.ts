@@ -22,7 +22,7 @@ export type Handler = (exchange: Exchange, fixed: Target | undefined) => Promise
 
 export interface ApiListenerOptions extends ListenAddress {
   readonly handler: Handler;
-  /** Called when a request is refused before it could be handled, because its bytes are invalid. */
+  /** Called when a request is refused before it can be handled, because its bytes are invalid. */
   readonly onRefusal: (refused: EarlyRefusal) => void;
   /** Stack that this port serves, or undefined if the Host header selects the stack. */
   readonly fixed?: Target;
@@ -42,7 +42,7 @@ export interface ApiListenerOptions extends ListenAddress {
 
 export interface Listener {
   readonly url: string;
-  /** Stops accepting connections. Idle ones are closed at once, and others after their current request. */
+  /** Stops accepting connections. Closes idle connections at once, and the others after their current request. */
   stopAccepting(): void;
   /** Refuses all requests whose responses have not begun, and cuts off all other responses. */
   cutOff(refusal: Refusal): void;
@@ -91,7 +91,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     const connection = new ClientConnection(socket, owner);
     open.add(connection);
     socket.on('close', () => open.delete(connection));
-    // With a rate limit, Node accepts connections in a paused state, and it pauses TLS connections again.
+    // Node accepts rate-limited connections in a paused state, and pauses TLS connections once more, so resume them.
     socket.resume();
   };
   // No half-open connections over TLS. A reset before the first read causes no error, so they would stay open.

@@ -148,7 +148,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     if (!this.#isWhole) this.#connection.resumeReading();
   }
 
-  /** Whether a part of the body has arrived and more will follow, but nobody reads it yet. */
+  /** Whether a part of the body has arrived and more will follow, but no handler has asked for it yet. */
   get isUnasked(): boolean {
     return this.#early !== undefined && this.#sink === undefined && !this.#isWhole;
   }

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FaultName } from './faults.ts';
 import { toHeaderObject } from './header-object.ts';
 
-/** Determines where a body ends. */
+/** Rule that determines where a body ends. */
 export type BodyFraming = 'none' | 'counted' | 'chunked' | 'until-close';
 
 export interface MessageHead {
@@ -33,7 +33,7 @@ class FramingFields {
     }
   }
 
-  /** Fault that makes the length of the body ambiguous, if there is one. */
+  /** Returns the fault that makes the length of the body ambiguous, if there is one. */
   findFault(version: string): FaultName | undefined {
     if (this.lengths > 0 && this.codings > 0) return 'length and chunks';
     if (this.lengths > 1 || (this.lengths === 1 && !plainNumber.test(this.length))) return 'length';

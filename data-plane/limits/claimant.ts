@@ -46,7 +46,7 @@ export class Claimant {
   #process: string;
   #n = 0;
   #readN = 0;
-  /** Time at which the latest record that has been read back was sent, in monotonic ms. */
+  /** Send time of the latest record that this process has read back, in monotonic ms. */
   #readSentMs = Number.NEGATIVE_INFINITY;
   readonly #sentMs = new Map<number, number>();
   #sentAtMs = Number.NEGATIVE_INFINITY;
@@ -79,7 +79,7 @@ export class Claimant {
     return this.#process;
   }
 
-  /** Number of live gateways when this process last read back a record of its own. */
+  /** Number of live gateways when this process last read back one of its own records. */
   get live(): number {
     return this.#live;
   }
@@ -103,7 +103,7 @@ export class Claimant {
     return this.#isUrgent;
   }
 
-  /** Time in ms since the latest record that has been read back was sent. */
+  /** Time in ms since sending the latest record that this process has read back. */
   feedAgeMs(nowMs: number): number {
     return nowMs - this.#readSentMs;
   }
@@ -205,7 +205,7 @@ export class Claimant {
     this.#waiters.expire(({ sinceMs, untilMs }) => untilMs <= nowMs && sinceMs < answeredMs);
   }
 
-  /** Detects that this process was suspended. Only suspension delays calls for so long; a slow log does not. */
+  /** Detects that this process was suspended. Only a suspension delays calls for so long; a slow log does not. */
   #notePause(nowMs: number): void {
     if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
     this.#tickMs = nowMs;

@@ -102,7 +102,7 @@ export class GatewayCounters {
   /** Marks entries for publication again, because their record was not published or may be lost. */
   unpublished({ replica, entries }: CounterRecord, nowMs: number): void {
     if (replica !== this.#options.ledger.replica) return;
-    // Count all their tokens as unpublished, so that subjects near their limit are published at the next opportunity.
+    // Count all tokens of these entries as unpublished, so that subjects near their limit are published at once.
     for (const [subject, period, tokens] of entries)
       this.#plan.grown(counterKey(subject, period), tokens, nowMs);
   }

@@ -42,7 +42,7 @@ const goodbyeTimeoutMs = 1000;
 /** Interval in ms between two sweeps. Each checks some of the claims and drops unused ones. */
 const sweepEveryMs = 1_000;
 
-/** Creates this gateway's placement reports and receives those of others. The reports share the gauges topic. */
+/** Creates this gateway's placement reports and receives the other gateways' reports. Reports share the gauges topic. */
 export interface PlacementReporter {
   report(): Omit<PlacementReport, 'process'>;
   receive(report: PlacementReport): void;
@@ -356,7 +356,7 @@ export interface OpenExchangeOptions extends Omit<LimitExchangeOptions, 'topic'>
   readonly gatewayToken: string;
 }
 
-/** Maximum time in ms that the start of a gateway waits for the log. A gateway must be able to start without the log. */
+/** Maximum time in ms that startup waits for the log. A gateway must be able to start without the log. */
 const readyTimeoutMs = 5000;
 
 /** Opens the exchange over the log at `logUrl`, and waits at most five seconds until claims can decide requests. */

@@ -9,7 +9,7 @@ import type { Cell, LimitName, LimitRow } from '../../shared/limits/claims-rows.
 const repeatMs = 200;
 /** Interval in ms at which an unchanged amount is published again, for gateways that start reading later. */
 const heldMs = 30_000;
-/** Time in ms after which an unneeded claim is given up. If another process lacks room, it is given up at once. */
+/** Time in ms after which an unneeded claim is given up. If another process lacks room, the claim is given up at once. */
 const givenUpMs = 5000;
 /** Time in ms for which a process keeps its standing share after it had to refuse a request. */
 const lackingMs = 1000;
@@ -17,7 +17,7 @@ const lackingMs = 1000;
 const recentMs = 1000;
 /** Time in ms for which the limit of a minute is kept after the minute began, in case other gateways' clocks are behind. */
 const windowKeptMs = 63_000;
-/** Maximum number of unread records whose claims are kept separately. With more, only the smallest claim is kept. */
+/** Maximum number of records, not read back yet, whose claims are kept separately. Beyond it, only the smallest is kept. */
 const outstandingMax = 16;
 
 /** State of the process at the time when an entry is made. */
@@ -115,7 +115,7 @@ export class OwnLimit {
     if (this.#outstanding.length > 0) this.#outstanding = this.#outstanding.filter((sent) => sent.n > n);
   }
 
-  /** Prepares for another process id. The previous id keeps `counted` of the used weight. */
+  /** Prepares for a new process id. The previous id keeps `counted` of the used weight. */
   renew(counted: number): void {
     this.used -= counted;
     this.level = 0;

@@ -42,7 +42,7 @@ export interface AffinityOptions {
   /** Secret that all gateways share. */
   readonly secret: string;
   readonly table?: PrefixTable;
-  /** Returns the time by a monotonic clock, in ms. */
+  /** Returns the current time of a monotonic clock, in ms. */
   readonly now?: () => number;
 }
 
@@ -75,11 +75,11 @@ interface Level<Of> {
   readonly homes: readonly Of[];
 }
 
-/** A node with fewer requests in flight than this accepts any prompt, because engines process several at once. */
+/** A node with fewer requests in flight than this accepts any prompt, because engines process several requests at once. */
 const inFlightAlways = 2;
-/** Load, relative to the average, from which a node gets no prompts that are new to it. */
+/** Load, relative to the average, at which a node stops getting prompts that are new to it. */
 const newFactor = 1.2;
-/** Load, relative to the average, from which a node gets no prompts, even if it has seen them. Moving them is costly. */
+/** Load, relative to the average, at which a node stops getting even prompts that it has seen. Moving those is costly. */
 const seenFactor = 3;
 /** Share of a node's load for which a prefix gets one more home. */
 const loadPerHome = 0.5;
@@ -88,7 +88,7 @@ const loadPerHome = 0.5;
  * were shorter, a single request could look like most of a node's load.
  */
 const weightHalfLife = { min: 256, perCandidate: 4 };
-/** Age in ms from which a prompt has probably been evicted from the engine's cache. */
+/** Age in ms at which a prompt has probably been evicted from the engine's cache. */
 const seenMs = 600_000;
 const groupsMax = 1024;
 /** Number of candidates above which only a few of them are compared. */
@@ -134,9 +134,7 @@ export class Affinity {
     return this.#place(open, mean, this.#levels(open, group, mean, keyed), keyed);
   }
 
-  /**
-   * Chooses among many nodes. Compares the prompt's last node and those selected by the first prefix that needs few homes.
-   */
+  /** Chooses among many nodes. Compares the prompt's last node and those selected by the first prefix with few homes. */
   #chooseAmongMany<Of extends Candidate>(
     candidates: readonly Of[],
     group: Group,
@@ -215,13 +213,13 @@ export class Affinity {
     return { loads: this.#load.ownLoads(), placements: this.#unreported.takeAll() };
   }
 
-  /** Takes over the loads and choices that another gateway reports. */
+  /** Applies the loads and choices that another gateway reports. */
   receive({ process, loads, placements }: PlacementReport): void {
     this.#load.receive(process, loads);
     for (const placement of placements) this.#remember(placement);
   }
 
-  /** Computes each prefix's homes, until one is left. With many candidates, skips prefixes that need very many homes. */
+  /** Computes each prefix's homes, until only one home is left. With many candidates, skips prefixes that need very many. */
   #levels<Of extends Candidate>(
     open: readonly Of[] | ManyCandidates<Of>,
     group: Group,

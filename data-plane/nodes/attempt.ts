@@ -81,7 +81,7 @@ export interface AttemptOptions {
   readonly body: SurfaceStream | WholeAnswer;
   /** Called when the request is being sent to the node. */
   readonly onSent?: (() => void) | undefined;
-  /** Called when the node has done some work. The head of a stream does not count, because engines send it before that. */
+  /** Called when the node has done some work. The head of a stream does not count, because engines send it before working. */
   readonly onAnswer?: (() => void) | undefined;
   /** Called when the connection has accepted the whole request body, if the body was sent in pieces. */
   readonly onTaken?: (() => void) | undefined;

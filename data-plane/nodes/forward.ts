@@ -105,7 +105,7 @@ export type ForwardOutcome =
       readonly by: Ender;
       /** Reason for the log. Contains no text from the node or the client. */
       readonly reason: string;
-      /** Tokens that the node had read and written by then. Only known for streams. */
+      /** Tokens that the node had read and written before the failure. Only known for streams. */
       readonly spent?: Usage;
     };
 

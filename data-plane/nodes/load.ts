@@ -25,7 +25,7 @@ export type NodeOutcome =
   | 'neutral';
 
 export interface NodeLoadOptions {
-  /** Returns the time by a monotonic clock, in ms. */
+  /** Returns the current time of a monotonic clock, in ms. */
   readonly now?: () => number;
   /** Returns a random number from 0 up to, but not including, 1. */
   readonly random?: () => number;
@@ -216,7 +216,7 @@ export class NodeLoad {
       state.broken += 1;
       if (state.broken >= brokenInARowMax) this.#eject(state);
     } else if (outcome === 'unreached') {
-      // Reset this, because the request never reached the node.
+      // Reset the count, because the request never reached the node.
       state.unanswered = 0;
       this.#eject(state);
     }

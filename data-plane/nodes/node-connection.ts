@@ -239,7 +239,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return this.#state !== 'closed';
   }
 
-  /** Ends a call whose answer is complete. */
+  /** Ends a call whose response is complete. */
   #finish(): void {
     const call = this.#call;
     this.#call = undefined;

@@ -1,4 +1,4 @@
-/** Limits calls, or checks of proofs of work, per second, because one connection can carry many of them. */
+/** Limits the number of calls, or of proof-of-work checks, per second, because one connection can carry many of them. */
 import { networkPrefix } from './network.ts';
 
 /** Largest share of the remaining calls that one network may use, so that a few networks can never use all of them. */

@@ -14,10 +14,10 @@ export const newPerHourMax = 30;
 const checkedPerHourMax = 60;
 /** Maximum number of networks counted per hour. New visitors from any further network always need a proof of work. */
 const networksMax = 100_000;
-/** Number of solutions checked per second, for all counted networks and for all others. A check takes up to a millisecond. */
+/** Number of solutions checked per second for counted networks, and for all others. A check takes up to a millisecond. */
 const checksPerSecond = 100;
 const othersChecksPerSecond = 20;
-/** Maximum number of answered challenges remembered. More can only be valid at once if a clock was set back. */
+/** Maximum number of answered challenges remembered. More can be valid at once only if a clock was set back. */
 const answeredMax = 100_000;
 
 export interface VisitorOrigin {
@@ -55,7 +55,7 @@ export class NewVisitors {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** Decides whether a new visitor is allowed, and counts a visitor that is. */
+  /** Decides whether a new visitor is admitted, and counts admitted visitors. */
   async admit(from: VisitorOrigin, solved: Solution | undefined, nowMs: number): Promise<NewVisitor> {
     const { network } = from;
     const counts = this.#findCounts(network, nowMs);
@@ -113,7 +113,7 @@ export class NewVisitors {
     return isRight ? 'right' : 'wrong';
   }
 
-  /** Forgets challenges that have expired. The map is in the order in which they were answered. */
+  /** Forgets expired challenges. The map contains challenges in the order in which they were answered. */
   #forgetAnswered(nowMs: number): void {
     for (const [nonce, endsMs] of this.#answered) {
       if (endsMs > nowMs && this.#answered.size < answeredMax) return;

@@ -164,7 +164,7 @@ export class PlayApi {
     }
   }
 
-  /** Subjects of the visitor that the request's cookie names, at `nowMs`. Undefined if there is no valid cookie. */
+  /** Subjects of the visitor that the request's cookie names, at `nowMs`, or undefined without a valid cookie. */
   #known(exchange: Exchange, nowMs: number): Visitor | undefined {
     const name = `${this.#cookieName(exchange.head)}=`;
     const found = (exchange.head.headers.cookie ?? '')

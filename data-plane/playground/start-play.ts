@@ -40,7 +40,7 @@ interface PlayParts {
 /** Time in seconds that a client is told to wait if too many calls arrive. */
 const busySeconds = 2;
 
-/** Maximum number of calls per second: without an API key, with a valid key, and for files, of which a page has several. */
+/** Maximum number of calls per second: without an API key, with a valid key, and for files, because a page loads several. */
 const perSecond = { visitors: 400, keys: 400, files: 1600 };
 
 export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Listener> {

@@ -41,7 +41,7 @@ export function authenticateTurnByKey(operation: 'chat' | 'messages'): Authentic
   return (gateway, exchange, record, target) => new TurnAdmission(gateway, exchange, record, target, path);
 }
 
-/** Identifies callers by their cookie. `visitorAt` returns the subjects at a time by the log's clock (ms since 1970). */
+/** Identifies callers by their cookie. `visitorAt` returns a visitor's subjects for a log time (ms since 1970). */
 export function authenticateVisitor(visitorAt: (logMs: number) => Visitor | undefined): Authenticator {
   const { path } = operations.chat;
   return (gateway, exchange, record, target) =>

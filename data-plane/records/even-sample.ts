@@ -13,7 +13,7 @@ interface Kind {
 
 export interface SampledRequest {
   readonly request: WrittenRequest;
-  /** Number of requests of the same kind that this one stands for. */
+  /** Number of requests of the same kind that this request represents. */
   readonly requests: number;
 }
 

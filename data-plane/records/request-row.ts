@@ -1,4 +1,4 @@
-/** Converts requests to rows for people, and tests them against a filter. Unknown values of a stored request are null. */
+/** Converts recorded requests to rows for display, and applies filters. Unknown values of a stored request are null. */
 import type { GatewayQuery, GatewayRow } from '../../schemas/admin/gateway-requests.ts';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
 import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
@@ -81,7 +81,7 @@ export function toRow(request: WrittenRequest, n?: number): Row {
 
 const compared = ['request', 'type', 'model', 'key', 'node'] as const satisfies readonly RecordedName[];
 
-/** Whether the filter may match a request. Only the control plane can find the owner of a refused key. */
+/** Whether a query may match a request. Not always certain, because only control planes can find a refused key's owner. */
 export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
   const { outcome, organisation, slowerThanMs = -1, sinceMs } = query;
   if (compared.some((name) => query[name] !== undefined && query[name] !== request[cellOf[name]]))

@@ -72,7 +72,7 @@ export class RequestAdmission {
   }
 
   protected isOld(nowMs: number): boolean {
-    // Take the larger age by two clocks, because one can be set back and the other stops while the machine sleeps.
+    // Take the larger of two ages, because one clock can be set back and the other stops while the machine sleeps.
     const ageMs = Math.max(nowMs - this.#admittedMs, performance.now() - this.#monotonicMs);
     return ageMs > admissionMsMax;
   }

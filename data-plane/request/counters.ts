@@ -42,7 +42,7 @@ export interface FleetLimits {
   known(limit: Limit): { readonly used: number; readonly held: number };
   add(limit: Limit, weight: number): void;
   remove(limit: Limit, weight: number): void;
-  /** Waits for room in the limit. Resolves to whether to decide the request again. Undefined if waiting cannot help. */
+  /** Waits for room in the limit. Resolves to whether to decide the request again. Returns undefined if it cannot help. */
   waitForRoom(
     limit: Limit,
     weight: number,

@@ -57,7 +57,7 @@ export class RequestRecord {
   facts: RequestFacts | undefined;
   /** Values of counters that the decision has read. */
   seen: SeenCounters | undefined;
-  /** Lower bound of the number of tokens in the prompt, if it was computed. */
+  /** Lower bound on the number of tokens in the prompt, if it was computed. */
   promptLeast: number | undefined;
   /** Number of tokens in the prompt, if a node counted them. */
   promptCounted: number | undefined;

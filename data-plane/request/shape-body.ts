@@ -52,7 +52,7 @@ export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody
   return new InlineBody(shaped);
 }
 
-/** Body that was parsed on the main thread, so that no worker keeps its text. */
+/** Body that was parsed on the main thread, so no worker keeps its text. */
 class InlineBody implements ShapedBody {
   readonly shaped: ValidRequest;
 

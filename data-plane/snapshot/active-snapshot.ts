@@ -17,7 +17,7 @@ export interface ActiveSnapshotOptions
     ReplicatorOptions,
     'mayProve' | 'trusted' | 'probeIntervalMs' | 'onCommits' | 'onFault' | 'onReachabilityChange'
   > {
-  /** Name of this gateway. It decides which staged changes apply here. */
+  /** Name of this gateway, which determines which staged changes apply here. */
   readonly name: string;
   /** Minimum pause in ms between two background checks of all rows. */
   readonly verifyPauseMs?: number;

@@ -64,7 +64,7 @@ export interface GatewayState {
   readonly lookup: Lookup;
   /** Whether keys must be refused now. Computed at every call, so that a process that was suspended refuses at once. */
   fenced(): boolean;
-  /** Waits at most two seconds for a new proof of freshness. Undefined unless the wall clock was set forward. */
+  /** Waits at most two seconds for a new proof of freshness. Returns undefined unless the wall clock was set forward. */
   awaitFreshProof(): Promise<void> | undefined;
   checks(): Check[];
   /** Publishes the gateway's first report. Control planes must know the gateway before it accepts keys. */

@@ -37,7 +37,7 @@ export class SnapshotReader {
     if (this.db.open) this.db.close();
   }
 
-  /** Begins the next transaction. The first read fixes the state that it sees. */
+  /** Begins the next transaction. The first read fixes the state that the transaction sees. */
   #begin(): void {
     this.db.exec('BEGIN; SELECT seq FROM position');
     this.#chooseView();

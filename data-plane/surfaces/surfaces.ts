@@ -1,6 +1,6 @@
 /**
  * Table of all surfaces, the APIs that clients can use. The folder `data-plane/surfaces` validates requests and rebuilds
- * answers. Validation does not depend on the stack, so a refusal of a body never reveals whether the stack exists.
+ * responses. Validation does not depend on the stack, so a refusal of a body never reveals whether the stack exists.
  */
 import type { Operation } from '../../shared/decision/admission.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';

@@ -1,4 +1,4 @@
-/** Metrics of the time that the gateway itself adds to a request, by phase, and of decisions about limits. */
+/** Metrics for the time that the gateway itself adds to a request, by phase, and for decisions about limits. */
 import { Counter, type Registry } from 'prom-client';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
 import type { RequestRecord } from '../request/request-record.ts';

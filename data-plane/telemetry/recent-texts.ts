@@ -6,7 +6,7 @@ const namedMax = 20;
 const keptMax = 1000;
 
 export class RecentTexts {
-  /** Time at which each text was last seen, in monotonic ms. The map ends with the latest. */
+  /** Time at which each text was last seen, in monotonic ms. The latest text comes last. */
   readonly #lastMs = new Map<string, number>();
 
   add(text: string): void {

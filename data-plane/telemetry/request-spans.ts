@@ -12,7 +12,7 @@ export interface PlannedSpan {
   readonly name: string;
   readonly kind: 'server' | 'internal' | 'client';
   readonly id: string | undefined;
-  /** Start of the span, by the monotonic clock in ms. */
+  /** Start of the span, in monotonic ms. */
   readonly startMs: number;
   readonly endMs: number;
   readonly failed: boolean;

@@ -48,7 +48,7 @@ interface Series {
 
 export class Telemetry {
   readonly clampedUsage: ClampedUsage;
-  /** Recent answers with an unusual form, each described by node, model and form. */
+  /** Recent responses with an unusual form, each described by node, model and form. */
   readonly oddForms = new RecentTexts();
   readonly #sources: TelemetrySources;
   readonly #series = new Map<string, Series>();

@@ -8,7 +8,7 @@ const unkeptMs = 350;
 /** New requests wait if a power cut could lose this many rows, or if none has reached the database for this time in ms. */
 const unwrittenRows = 4_000;
 const unwrittenMs = 2_000;
-/** Number of rows outside the database from which requests are refused. Requests in flight can still be recorded. */
+/** Number of rows outside the database at which requests are refused. Requests in flight can still be recorded. */
 const waitingRowsMax = 5_000;
 /** Requests are refused if the database has stored no row for this time in ms. */
 const waitingMsMax = 3_000;

@@ -30,7 +30,7 @@ export interface CounterExchangeOptions {
   readonly topic: LimitTopic;
   readonly name: string;
   readonly logger: LineLogger;
-  /** Called in the turn of the event loop in which these sums have changed. */
+  /** Called in the turn of the event loop in which the sums of these keys have changed. */
   readonly onChanged: (keys: Iterable<string>) => void;
   readonly onGaps: (gaps: readonly UsageGapEntry[]) => void;
 }

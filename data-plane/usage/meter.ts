@@ -1,8 +1,8 @@
 /**
- * Records the usage of completed requests and counts it against allowances: on this gateway at once, on other gateways when
- * they have read this one's counters. A row is pending until the usage worker reports that the totals include it, so each row
- * always counts exactly once. Nothing here waits for a disk. If the row log or the worker falls behind, new requests wait.
- * They are refused only if a disk fails for seconds (backlog.ts).
+ * Records the usage of completed requests and counts it against allowances: on this gateway at once, on other gateways once
+ * they have read this gateway's counters. A row is pending until the usage worker reports that the totals include it, so each
+ * row always counts exactly once. Nothing here waits for a disk. If the row log or the worker falls behind, new requests
+ * wait. They are refused only if a disk fails for seconds (backlog.ts).
  */
 import { type Capacity, usageTokensMax } from '../../schemas/records/usage.ts';
 import { isNearEnd } from '../../shared/limits/counters.ts';
@@ -30,7 +30,7 @@ export interface MeterOptions {
   readonly writer: UsageWriter;
   /** Returns the tokens added by hand to an organisation's use in a period. A negative number gives allowance back. */
   readonly adjustmentOf?: (organisation: string, period: string) => number;
-  /** Returns the time by a monotonic clock, in ms. */
+  /** Returns the current time of a monotonic clock, in ms. */
   readonly monotonicMs?: () => number;
   /** Maximum time in ms to wait for an account's total. The default is 2 s. */
   readonly totalTimeoutMs?: number;
@@ -77,7 +77,7 @@ export class Meter {
   readonly #options: MeterOptions;
   /** This gateway's amounts that the totals do not include yet, by account. */
   readonly #pending = new Map<string, number>();
-  /** Totals of all gateways that were requested, by account. */
+  /** Requested totals over all gateways, by account. */
   readonly #totals = new Map<string, number>();
   /** Callers that wait for a requested total, by account. A set is empty if all its callers have timed out. */
   readonly #waiters = new Map<string, Set<() => void>>();
@@ -218,7 +218,7 @@ export class Meter {
     });
   }
 
-  /** Requests an account's total once, because the worker then keeps sending it. Undefined if too many requests are open. */
+  /** Requests an account's total once; the worker then keeps sending it. Returns undefined if too many requests are open. */
   #requestTotal(account: Account): Set<() => void> | undefined {
     const key = accountKey(account);
     const asked = this.#waiters.get(key);
@@ -280,7 +280,7 @@ function accountsOfVisitor({ visitor, network, admittedMs }: VisitingOwner, nowM
   return network === undefined ? own : [...own, accountOfNetwork(network, atMs)];
 }
 
-/** Builds a row with its fields in the order that plain-row.ts recognises. One object literal, because spreading is slow. */
+/** Builds a row with its fields in the order that plain-row.ts recognises. Uses one literal, because spreading is slow. */
 function rowOf(request: MeteredRequest): RecordedUsage {
   const { owner, atMs, capacity, model, promptTokens, completionTokens } = request;
   const visit = 'visitor' in owner ? owner : undefined;

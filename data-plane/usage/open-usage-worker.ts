@@ -112,7 +112,7 @@ interface OpenedCounters {
   readonly state: CounterState;
 }
 
-/** Opens the counters of all gateways: from the copy on disk, else from a control plane, else from the whole topic. */
+/** Opens the counters of all gateways, from the copy on disk, or else a control plane, or else the whole topic. */
 async function openCounters(
   { logUrl, dataDir, name, gatewayToken, controlPlanes }: UsageWorkerOptions,
   outbox: Outbox,

@@ -59,7 +59,7 @@ const defaults: SegmentLogOptions = {
   isAllocated: false,
   isDeflated: true,
 };
-/** Number of segments into which the maximum age is divided, so that old records do not stay much longer than that. */
+/** Number of segments into which the maximum age is divided, so that records do not stay much longer than that age. */
 const segmentsInAge = 24;
 /** Interval in ms at which to check that the segment has not been deleted. A check costs as much as a write. */
 const nameEveryMs = 1_000;
@@ -120,7 +120,7 @@ export class SegmentLog {
   }
 
   /**
-   * Appends a group. Calls must not overlap. If it rejects, nothing readable was written, and the next call begins a new
+   * Appends a group. Calls must not overlap. If a call rejects, nothing readable was written, and the next call begins a new
    * segment. `nowMs` is monotonic, so that a change of the wall clock does not age segments.
    */
   async append(group: RecordGroup, nowMs: number): Promise<void> {

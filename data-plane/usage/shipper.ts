@@ -42,7 +42,7 @@ export class Shipper {
     return this.shipped !== this.#file.shipped;
   }
 
-  /** Keeps counted rows in memory, as far as there is room. */
+  /** Keeps counted rows in memory, as long as there is room. */
   keep(parts: readonly ReadRows[]): void {
     for (const part of parts) {
       if (this.#keptRows + part.rows.length > keptRowsMax) continue;

@@ -45,7 +45,7 @@ export class RowBatch {
     const { replica } = this.#file.ledger;
     const from = Math.max(position, this.taken.taken);
     const mark = `${segment} ${replica}`;
-    // After a gap in the positions, the numbers still continue without a gap.
+    // A gap in the positions needs a mark too, because the numbers continue without a gap.
     const isMarked = mark !== this.marked || from > this.taken.taken;
     if (isMarked) this.marks.push({ position: from, incarnation, n: nextN, replica });
     this.marked = mark;

@@ -62,7 +62,7 @@ export class UsageWorker {
     }
   }
 
-  /** Must be called in the same turn of the event loop in which these sums have changed. */
+  /** Must be called in the turn of the event loop in which the sums of these keys have changed. */
   onChanged(keys: Iterable<string>): void {
     const accounts: Account[] = [];
     for (const key of keys) {

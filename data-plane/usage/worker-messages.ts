@@ -39,9 +39,7 @@ export type UsageWorkerEvent =
   /** Says why the worker could not be opened. Sent instead of `opened`. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
   | UsageWorkerState
-  /**
-   * `totals` contains new totals of all gateways. They include this gateway's `settled` amounts, unless these were dropped.
-   */
+  /** `totals` contains new totals of all gateways. They include this gateway's `settled` amounts, unless dropped. */
   | { readonly kind: 'totals'; readonly settled: readonly Amount[]; readonly totals: readonly Amount[] }
   | ({ readonly kind: 'log' } & LoggedLine)
   /** Says that the worker has failed. Its thread ends. */
@@ -85,7 +83,7 @@ type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & VisitFacts;
 
 /** Facts about a visitor's request that counters need, but usage rows do not contain. */
 export interface VisitFacts {
-  /** Time that determines the periods in which the request counts, in ms since 1970. By default, when it was completed. */
+  /** Time that determines the periods in which the request counts, in ms since 1970. Defaults to the time of completion. */
   readonly admittedMs?: number | undefined;
   /** Set if the answer is incomplete. It leaves no row and uses no visitor's turn, but its tokens and network turn count. */
   readonly unfinished?: true | undefined;
@@ -114,7 +112,7 @@ export function entriesOf(
     turns,
   ];
   return [
-    // Add no entry if the visitor has used no turn. It would push out the entry of a more recent visitor.
+    // Add no entry if the visitor has used no turn, because it would push out a more recent visitor's entry.
     ...(unfinished ? [] : [entry(accountOfVisitor(visitor, atMs), 1)]),
     ...(network === undefined ? [] : [entry(accountOfNetwork(network, atMs), 1)]),
     entry(accountOfVisitors(atMs), unfinished ? 0 : 1),

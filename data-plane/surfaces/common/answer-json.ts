@@ -22,7 +22,7 @@ export function parseSmallAnswer(raw: Buffer): { readonly value: unknown } | 'la
   return { value: tryParse(text) };
 }
 
-/** Parses a large response, only in the worker. Undefined if it is not JSON. Throws `NodeFailure` if it is too large. */
+/** Parses a large response, only on the worker. Returns undefined if it is not JSON. Throws `NodeFailure` if too large. */
 export function parseAnswer(raw: Buffer): unknown {
   const text = raw.toString('utf8');
   if (scanJson(text, answerBounds).exceeded !== undefined) throw tooLarge('the answer of the node');
@@ -45,7 +45,7 @@ export function parseText(text: string): unknown {
   return exceedsEvent(text) ? undefined : tryParse(text);
 }
 
-/** Bounds on one event of a stream. The largest that engines send contain log probabilities of several dozen tokens. */
+/** Bounds on one event of a stream. The largest that engines send contain log probabilities for several dozen tokens. */
 const eventBounds: JsonBounds = { depth: 64, names: 10_000, values: 50_000 };
 
 function exceedsEvent(text: string): boolean {
@@ -67,7 +67,7 @@ function tryParse(text: string): unknown {
 /** Matches `NaN` and `Infinity`, which JSON does not allow. Also matches strings, so that their contents are not replaced. */
 const stringOrNonNumber = /"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity|NaN/g;
 
-/** Parses JSON that contains `NaN` or `Infinity`, as Python writes it. Replaces both by null, as other engines do. */
+/** Parses JSON that contains `NaN` or `Infinity`, which Python writes. Replaces both with null, as other engines do. */
 function tryParseNonNumbers(text: string): unknown {
   if (!text.includes('NaN') && !text.includes('Infinity')) return undefined;
   try {

@@ -57,7 +57,7 @@ export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
 
 export const toolCallsMax = 128;
 
-/** Patterns for the finish reasons of engines: failed, cut by the token limit, and filtered. */
+/** Patterns that match engines' finish reasons: failed, cut off by the token limit, and filtered. */
 const failedEnds =
   /abort|cancel|error|fail|time.?out|overload|unavailable|insufficient|interrupt|disconnect/i;
 const cutEnds = /length|max.*token/i;
@@ -94,7 +94,7 @@ export function oddFinish(value: unknown): string | undefined {
 /** Arguments of a tool call that has none. An empty string would be wrong, because clients parse the arguments as JSON. */
 export const noArguments = '{}';
 
-/** Text, or joined texts of a list of parts. Undefined if missing, null or an empty list. Otherwise throws `NodeFailure`. */
+/** Returns a text, or the joined texts of a list of parts. Undefined if there is none. Throws `NodeFailure` if invalid. */
 export function optionalText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'string') return value;
@@ -109,7 +109,7 @@ function partText(part: unknown): string {
   return text;
 }
 
-/** Arguments of a complete tool call as JSON text. Some engines send an object instead of its text. Throws `NodeFailure`. */
+/** Arguments of a complete tool call as JSON text. Some engines send an object instead. Throws `NodeFailure` if invalid. */
 export function callArguments(given: unknown): string {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) return optionalText(given) ?? '';
   return JSON.stringify(given, (_name, value: unknown) => {

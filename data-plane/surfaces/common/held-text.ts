@@ -25,7 +25,7 @@ export class HeldText {
     this.#memory = memory;
   }
 
-  /** Charges more held text. Throws `UnheldAnswer` if the budget does not allow it. */
+  /** Charges for more held text. Throws `UnheldAnswer` if the budget does not allow it. */
   add(characters: number): void {
     this.#heldBytes += characters * bytesEach;
     if (this.#heldBytes > this.#chargedBytes) this.#charge();

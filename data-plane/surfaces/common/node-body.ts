@@ -42,7 +42,7 @@ function writeChat({ messages, ...rest }: NodeBody, source?: string): string {
   return `{"messages":${source ?? JSON.stringify(messages)},${others.slice(1)}`;
 }
 
-/** Builds the request that asks a node for the number of tokens in a prompt. Undefined if the node cannot count them. */
+/** Builds the request that makes a node count a prompt's tokens. Returns undefined if the node cannot count them. */
 export function renderCount(
   chat: AskedChat,
   dialect: Dialect,
@@ -194,7 +194,7 @@ function toolFields(
 ): NodeBody {
   if (choice === undefined) return { tools };
   if (typeof choice === 'string') {
-    // If an engine does not support tool choices, leaving the field out means `auto`.
+    // If an engine does not support tool choices, leave the field out, which means `auto`.
     return table.toolChoices.length > 1 ? { tools, tool_choice: choice } : { tools };
   }
   if (table.namedTool === 'carried') return { tools, tool_choice: choice };

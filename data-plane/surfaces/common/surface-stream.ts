@@ -13,7 +13,7 @@ export type UsageSoFar = Pick<NodeStream, 'usage' | 'reportedUsage'>;
 
 /** Writes the events of one response in its surface's format. If a method throws, the stream fails. */
 export interface StreamWriter {
-  /** Returns the frames for one event of the node, often none. `data` is the node's event as received. */
+  /** Returns the frames (often none) for one event from the node. `data` is the event as received. */
   write(deltas: readonly ChoiceDelta[], soFar: UsageSoFar, data: string): string[];
   /** Returns the frames that end a complete stream. */
   end(soFar: UsageSoFar): string[];

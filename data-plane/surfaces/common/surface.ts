@@ -10,7 +10,7 @@ import type { KeptPaths } from './json-source.ts';
 import type { StreamWriter } from './surface-stream.ts';
 import type { Usage } from './usage.ts';
 
-/** Request headers on which the validation of a body depends, and the caller's key. */
+/** Request headers that affect the validation of a body, and the caller's key. */
 export interface ShapeHeaders {
   readonly contentType: string | undefined;
   readonly version: string | undefined;

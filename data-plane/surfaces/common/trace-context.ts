@@ -34,7 +34,7 @@ export function readTraceparent(header: unknown): TraceParent | undefined {
   return { traceId, parentId, sampled: (Number.parseInt(flags, 16) & 1) === 1 };
 }
 
-/** Trace of a request without an exporter: the client's trace as version 00, or undefined if the client sent none. */
+/** Trace of a request if there is no exporter: the client's trace as version 00, or undefined if the client sent none. */
 export function passTrace(header: unknown): RequestTrace | undefined {
   if (header === undefined) return undefined;
   const parent = readTraceparent(header);

@@ -57,7 +57,7 @@ export function deltaUsage({ promptTokens, completionTokens, cachedTokens, reaso
   };
 }
 
-/** Builds a message. Without `stop`, the message is the empty one that begins a stream, with the usage known so far. */
+/** Builds a message. Without `stop`, builds the empty message that begins a stream, with the usage known so far. */
 export function messageBody(
   { unique, model }: AnswerFacts,
   { content = [], stop, usage = nothingUsed }: MessageParts,

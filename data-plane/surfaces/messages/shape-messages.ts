@@ -69,7 +69,7 @@ function parseVersion({ version }: ShapeHeaders): AnthropicVersion {
 
 type Sampling = Partial<Omit<MessagesFields, keyof PromptFields>>;
 
-/** Paths in the Anthropic-style API of fields that chat completions have elsewhere. */
+/** Paths in the Anthropic-style API of fields that are elsewhere in chat completions. */
 const fixedPaths = {
   response_format: ['output_config', 'format'],
   thinking_budget: ['thinking', 'budget_tokens'],
@@ -128,7 +128,7 @@ function withoutAbsent(body: { [K in keyof ChatBody]: ChatBody[K] | undefined })
 
 interface Thought {
   readonly effort: ReasoningEffort | undefined;
-  /** Path, in the body that the caller sent, of the field that set the effort. */
+  /** Path in the caller's body of the field that sets the reasoning effort. */
   readonly effortPath: Path;
   readonly budgetTokens: number | undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * A tool call of the Responses API while the model writes it. Its deltas contain JSON for a function and plain text for a
- * custom tool. An incomplete call is never marked as finished, because clients run finished calls.
+ * A tool call of the Responses API as the model writes it. Its deltas contain JSON for a function and plain text for a custom
+ * tool. An incomplete call is never marked as finished, because clients run finished calls.
  */
 import { ToolInput } from '../common/tool-input.ts';
 import { CustomInput } from './custom-input.ts';

@@ -28,7 +28,7 @@ const undecodedMax = 2 * halfPairCharacters - 1;
 const control = /[\u0000-\u001f]/g;
 
 export class CustomInput {
-  /** Form of the input. An `opening` may become a `member`, text after `{"input":"`. An `object` is parsed at its end. */
+  /** Form of the input. An `opening` may become a `member`: text after `{"input":"`. An `object` is parsed once complete. */
   #form: 'opening' | 'object' | 'text' | 'member' | 'closed' = 'opening';
   #pending = '';
   #length = 0;

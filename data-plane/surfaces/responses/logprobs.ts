@@ -1,4 +1,4 @@
-/** Converts log probabilities to the format of the Responses API, in which each token has its bytes. */
+/** Converts log probabilities to the format of the Responses API, which includes the bytes of each token. */
 import type { ChatLogprobs, TokenLogprob } from '../common/chat-parts.ts';
 
 export type ResponseLogprob = ChatLogprobs['content'][number];

@@ -43,7 +43,7 @@ export function shapeResponses(
   };
 }
 
-/** Paths in the Responses API of fields that chat completions have elsewhere. */
+/** Paths in the Responses API of fields that are elsewhere in chat completions. */
 const fixedPaths = {
   response_format: ['text', 'format'],
   reasoning_effort: ['reasoning', 'effort'],
