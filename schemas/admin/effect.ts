@@ -67,7 +67,7 @@ export const effectSchema = z.object({
       since: z.string(),
       /** Number of requests that were decided again. If fewer than `asked`, each represents several similar requests. */
       decided: count,
-      /** Total number of requests on the gateways that responded. */
+      /** Total number of requests, including those that only traffic reports contain. */
       asked: count,
       differ: count,
       /** Number of requests that are served now but would be refused after the command. */

@@ -65,8 +65,8 @@ export const notedEvents = {
       /** SHA-256 of the id of the session or link, or the name of the person. */
       subject: z.string().min(1).max(64),
       /**
-       * Person whose session ended, or organisation that issued the link. The event counts towards that holder's bound on
-       * ended sessions. Absent for an operator's link.
+       * Person or, for a link, organisation that issued it, whose bound on ended sessions counts the event. Absent for an
+       * operator's link.
        */
       holder: z.string().min(1).max(64).optional(),
       /** Moment at which the session or link would have expired anyway. */

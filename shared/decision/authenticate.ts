@@ -159,7 +159,9 @@ export function carriesKey(lookup: Lookup, authorization: string, nowMs: number)
   return !('fault' in acceptKey(lookup, bearerKey(authorization), nowMs));
 }
 
-/** Returns the cause to record. If `Authorization` contains no key, the cause is a repeated or malformed header. */
+/**
+ * Returns the cause to record. If an `Authorization` header contains no key, the cause is that it is repeated or malformed.
+ */
 function recordedFault({ fault }: KeyFault, authorization: string | undefined): KeyFault['fault'] {
   if (fault !== 'missing' || authorization === undefined || isEmptyBearer(authorization)) return fault;
   return authorization.includes(fieldSeparator) ? 'two Authorization headers' : 'malformed';

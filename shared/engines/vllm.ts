@@ -1,5 +1,5 @@
 /**
- * The vLLM dialect. vLLM does not lower a token limit that is too high, so the gateway always sends one that fits. A fault
+ * The vLLM dialect. vLLM does not lower a token limit that is too high, so the gateway always sets the limit itself. A fault
  * after the status line produces an error event and `[DONE]`. An aborted request ends with the finish reason `abort`. After a
  * stop signal, the process freezes with its socket open.
  */

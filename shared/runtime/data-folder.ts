@@ -1,4 +1,4 @@
-/** Creates and locks a process's data folder. Only one process can lock a folder, and only the owner can read it. */
+/** Creates and locks a process's data folder. Only one process can lock a folder, and only its owner has access. */
 import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { DatabaseBusy, DatabaseUnwritable, lockFile } from './sqlite.ts';
