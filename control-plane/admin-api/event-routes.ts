@@ -95,7 +95,7 @@ async function search(
   return { items, position, ...(order === 'asc' ? { nextFrom: next } : { nextTo: next }) };
 }
 
-/** Adds whole commits until there are enough events. Returns the position at which to continue, or undefined. */
+/** Adds whole commits until there are enough events. Returns the position at which to continue, or undefined if all fit. */
 function collect(
   batch: readonly AcceptedRecord[],
   query: EventQuery,

@@ -163,7 +163,7 @@ function personId(issuer: string, subject: string): string {
   return `p-${digits.join('')}`;
 }
 
-/** Throws if the address cannot be an issuer. Plain HTTP is refused, because its tokens could come from anyone. */
+/** Throws if the address cannot be an issuer. Plain HTTP is refused, because tokens sent over it could come from anyone. */
 function checkIssuer(issuer: string): void {
   const { protocol = '', hostname = '' } = URL.canParse(issuer) ? new URL(issuer) : {};
   const isLoopback = ['localhost', '127.0.0.1', '[::1]'].includes(hostname);

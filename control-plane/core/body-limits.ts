@@ -30,6 +30,6 @@ const MiB = 1024 * KiB;
 /** Memory for request bodies on all listeners of this process. A body is kept only until it is parsed. */
 export class BodyBudgets {
   readonly callers = new BodyBudget(96 * MiB, 24 * MiB);
-  /** Unknown callers share a separate budget, divided among addresses, so that they never use up that of known callers. */
+  /** Unknown callers share a separate budget, divided among addresses, so they cannot use up the budget of known callers. */
   readonly unknown = new BodyBudget(40 * MiB, MiB);
 }

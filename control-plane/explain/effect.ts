@@ -1,7 +1,7 @@
 /**
- * Finds out which answers a list of events would change. It decides the last hour's requests again, with and without the
- * events. Recorded requests are decided with their recorded counter values. The events are applied to a snapshot and then
- * undone.
+ * Finds out how a list of events would change the outcomes of requests. It decides the last hour's requests again, with and
+ * without the events. Recorded requests are decided with their recorded counter values. The events are applied to a snapshot
+ * and then undone.
  */
 import type { Effect } from '../../schemas/admin/effect.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';

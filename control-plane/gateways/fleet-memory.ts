@@ -1,8 +1,8 @@
 /**
  * Remembers gateways for longer than the status topic retains their reports, because a silent gateway may still accept
  * revoked keys (design 4: Revocation confirmed). Each replica stores the gateways in a file, and republishes the reports of
- * silent ones so that new replicas learn them. If another replica republishes a gateway that has ended, this replica
- * publishes its tombstone.
+ * silent ones so that new replicas learn about them. If another replica republishes a gateway that has ended, this replica
+ * publishes the gateway's tombstone.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import {

@@ -1,7 +1,7 @@
 /**
- * Keeps the last status report of every process in the fleet. Code in `control-plane/gateways` knows all gateways, asks them
- * questions, and confirms what they enforce. It relies on what gateways have proved and on how long they have been silent,
- * never on their claim to be healthy. A record without a valid MAC must never count.
+ * Keeps the last status report of every process in the fleet. Code in `control-plane/gateways` keeps track of all gateways,
+ * asks them questions, and confirms what they enforce. It relies on what gateways have proved and on how long they have been
+ * silent, never on their claim to be healthy. A record without a valid MAC must never count.
  */
 import { z } from 'zod';
 import { nameSchema } from '../../schemas/names.ts';

@@ -13,7 +13,7 @@ export interface CommitInverse {
   readonly subjects: readonly { readonly event: StoredEvent; readonly was: string | undefined }[];
 }
 
-/** Computes the inverse from the states before and after the commit. Throws a `Conflict` error if there is none. */
+/** Computes the inverse from the states before and after the commit. Throws `Conflict` if the commit cannot be undone. */
 export function inverseOfCommit(
   events: readonly StoredEvent[],
   states: { readonly before: Database; readonly after: Database },

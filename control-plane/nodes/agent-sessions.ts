@@ -1,6 +1,6 @@
 /**
- * Sessions of the agents that are attached to this replica. They derive from heartbeats who owns a node and whether it is
- * healthy. Down is reported at once, up only after a delay. Heartbeats themselves never enter the log, and each node's
+ * Sessions of the agents that are attached to this replica. Heartbeats determine who owns a node and whether it is healthy.
+ * An outage is reported at once, a recovery only after a delay. Heartbeats themselves never enter the log, and each node's
  * reports are limited. Every heartbeat and every scan compares the node's state with the log, so a failed report is repeated
  * soon.
  */

@@ -1,6 +1,6 @@
 /**
- * Decides when a node's observed health is written to the log. Down is reported at once, up only after a delay. The delay
- * grows for a node that keeps going down, so that a flapping node causes few commits. The functions are pure.
+ * Decides when a node's observed health is written to the log. An outage is reported at once, a recovery only after a delay.
+ * The delay grows for a node that keeps going down, so that a flapping node causes few commits. The functions are pure.
  */
 import { nodeIntervals } from './intervals.ts';
 
