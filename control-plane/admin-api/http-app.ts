@@ -81,7 +81,7 @@ export async function openHttpApp(
   return app.server.address() as AddressInfo;
 }
 
-/** Sockets whose last request was refused because of its headers. If the parser then fails, no second response is sent. */
+/** Sockets whose last request had an invalid head. If the parser then reports an error too, no second response is sent. */
 const refused = new WeakSet<Socket>();
 
 /** Refuses a request whose head is ambiguous, before Fastify reads it. */

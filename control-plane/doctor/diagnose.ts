@@ -39,7 +39,7 @@ export interface CheckResult {
 }
 
 export interface Diagnosis {
-  /** One result for each check without findings, and a limited number of results for each check with findings. */
+  /** Results: one for each check without findings, and a limited number for each check with findings. */
   readonly checks: readonly CheckResult[];
   /** Number of checks without findings. */
   readonly ok: number;

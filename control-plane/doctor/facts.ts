@@ -107,7 +107,7 @@ interface NodeFacts {
   readonly unansweredAt?: readonly string[] | undefined;
   /** Gateways to which the node reported more tokens in the last hour than a request can use. */
   readonly overstatedTo?: readonly string[] | undefined;
-  /** Unusual, ambiguous or unknown response formats of the node in the last hour, each with the model's name. */
+  /** Unusual, ambiguous or unknown features of the node's responses in the last hour, each with the model's name. */
   readonly oddForms?: readonly string[] | undefined;
   /** Whether some of the node's reports were kept out of the log in the last hour, because they exceeded a limit. */
   readonly withheld?: boolean | undefined;

@@ -173,7 +173,7 @@ export class StatusBoard {
     return report.applied >= head.seq && !report.halted ? 'SYNCED' : 'LAGGING';
   }
 
-  /** Whether everything up to `position` in the log named `log` has certainly taken effect on the gateway. */
+  /** Whether everything up to `position` in the log with id `log` has certainly taken effect on the gateway. */
   confirms({ report, seenMs }: SeenReport, position: number, log: string | null): boolean {
     if (log !== null && report.log === log && report.halted === undefined && report.applied >= position)
       return true;

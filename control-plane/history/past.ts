@@ -21,7 +21,7 @@ export interface PastMoment {
   readonly nowMs: number;
 }
 
-/** Caller that asks a question, and a signal that aborts when its client disconnects. Each caller waits in its own queue. */
+/** Caller whose turn a question waits for, and a signal that aborts when the caller's client disconnects. */
 export interface PastReader {
   readonly caller: string;
   readonly client: AbortSignal;
