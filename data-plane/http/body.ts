@@ -16,7 +16,7 @@ import { memoryRefusal } from '../surfaces/common/memory-refusal.ts';
 export interface BodyPace {
   readonly bytes: number;
   readonly ms: number;
-  /** Ticker on whose ticks the speed is checked. */
+  /** Ticker that triggers the speed checks. */
   readonly ticker: Ticker;
 }
 /** Default minimum speed, 8 KiB per second. It rarely matters, because most bodies arrive together with their head. */

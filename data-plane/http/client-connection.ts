@@ -16,7 +16,7 @@ import type { ParsedRequest } from './message-head.ts';
 import { MessageReader, type MessageSink } from './message-reader.ts';
 import { destroyStalledWriter } from './untaken.ts';
 
-/** Time-outs, mostly as numbers of checks. A stall of this process counts as one check, so that it ends no connection. */
+/** Time-outs, mostly as numbers of checks. A stall of this process counts as one check, so it cannot cause a time-out. */
 export interface ConnectionBounds {
   readonly headLooks: number;
   readonly requestLooks: number;
@@ -49,7 +49,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   readonly #reader = new MessageReader(new RequestHeadReader(headerBytesMax), this, headerBytesMax);
   #state: ConnectionState = 'waiting';
   #exchange: Exchange | undefined;
-  /** Whether the exchange has not been handed over yet. First, all bytes that were read together with its head are parsed. */
+  /** Whether the exchange has yet to be handed over, once the bytes read together with its head are parsed. */
   #isNew = false;
   #ahead: Buffer[] = [];
   #aheadBytes = 0;

@@ -18,7 +18,7 @@ export interface AnswerListener {
   onDrained(): void;
 }
 
-/** Header fields: names and values in turn. */
+/** Header fields, as alternating names and values. */
 export type Fields = readonly string[];
 
 /**
@@ -83,13 +83,13 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   #isGone = false;
   #listener: AnswerListener | undefined;
   #resolveEnd: ((delivered: boolean) => void) | undefined;
-  /** Header fields for every response: names and values in turn. */
+  /** Header fields for every response, as alternating names and values. */
   #fields: string[] | undefined;
   #isLast: boolean;
   #startedMs: number | undefined;
   #ended = false;
   #isStream = false;
-  /** Head of a stream that has not been sent yet. */
+  /** Head of a stream, until it has been sent. */
   #unsentHead = '';
   #pending = '';
   #isPlanned = false;

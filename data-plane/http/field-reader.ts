@@ -29,7 +29,7 @@ const tabFaults: ReadonlyMap<string, FaultName> = new Map([
 
 export abstract class FieldReader {
   fault: FaultName | undefined;
-  /** Names and values in turn, as the peer sent them. */
+  /** Alternating names and values, as the peer sent them. */
   protected fields: string[] = [];
   readonly #bytesMax: number;
   #text = '';

@@ -19,7 +19,7 @@ import { cutOffMs, StandingShare } from './standing-share.ts';
 
 /** Longest time in ms between two records. Changes are batched until then, because each record is costly to read. */
 const quietMsMax = 1000;
-/** Silence in ms after which another process no longer holds all room. It has stopped using it by then (`cutOffMs`). */
+/** Silence in ms after which another process loses all the room in the limits, which it no longer uses (`cutOffMs`). */
 const silentMs = 2500;
 /** Silence in ms after which another process counts as ended, so that its requests in flight no longer count. */
 const endedMs = 10_000;
@@ -51,7 +51,7 @@ export class Claimant {
   readonly #sentMs = new Map<number, number>();
   #sentAtMs = Number.NEGATIVE_INFINITY;
   #share: StandingShare;
-  /** Number of the last record in which this process gave up its hold on all room. */
+  /** Number of the last record in which this process gave up holding all the room in the limits. */
   #yieldedN = 0;
   #live: number;
   /** The process that used this data folder before, until the log shows that it has ended. */
@@ -118,7 +118,7 @@ export class Claimant {
     return this.#fold.alone === this.#process || (this.#fold.alone === undefined && this.#fold.live > 1);
   }
 
-  /** Whether this process holds all room, as far as the log has been read. Impossible while another process is live. */
+  /** Whether this process holds all the room in the limits, as far as the log has been read. Impossible with others live. */
   get isAlone(): boolean {
     return this.#fold.alone === this.#process && this.#yieldedN <= this.#readN;
   }
@@ -196,7 +196,7 @@ export class Claimant {
   }
 
   /**
-   * Ends the waiting of requests whose time is up. A request whose claim has not been answered keeps waiting until this
+   * Releases requests whose waiting time is over. A request whose claim has not been answered keeps waiting until this
    * process counts as cut off. Then the process's own share decides, so that a slow log never causes a refusal.
    */
   expire(nowMs: number): void {
@@ -350,7 +350,7 @@ export class Claimant {
 
   /** Returns the last record of a process that stops cleanly. Its use in the current minute still counts. */
   goodbye(nowMs: number): GaugeRecord {
-    // A record without `alone` also gives up the hold on all room.
+    // A record without `alone` also gives up holding all the room in the limits.
     const minutes = [...this.#own.values()].filter(({ window }) => window !== inFlightWindow);
     const { alone: _, entries, ...rest } = this.#record(minutes, nowMs, false);
     return {

@@ -1,5 +1,5 @@
 /**
- * Exchanges claims with the other gateways over the gauges topic, so that limits hold over the whole fleet. The folder
+ * Exchanges claims with the other gateways over the gauges topic, so that limits apply to the whole fleet. The folder
  * `data-plane/limits` promises that a limit is never exceeded by more than docs/limits.md states, even after crashes and with
  * lost, duplicated or late records. This file adds the log, the clock and the timers to the rules in shared/limits. A request
  * only reads memory, and waits at most until its claim has been answered.

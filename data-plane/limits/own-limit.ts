@@ -24,7 +24,7 @@ const outstandingMax = 16;
 export interface OwnState {
   /** Number of the last record that this process sent and has read back. */
   readonly readN: number;
-  /** Whether the process holds all room, and therefore claims no more than it uses. */
+  /** Whether the process holds all the room in the limits, and therefore claims no more than it uses. */
   readonly isAlone: boolean;
   /** Amount of the limit that other processes leave after their claims and reservations. May be negative. */
   readonly left: number;

@@ -33,7 +33,7 @@ export class StandingShare {
     return this.#from;
   }
 
-  /** Called before record number `n` is made. Postpones the start of membership if others may not learn of it in time. */
+  /** Called before record number `n` is created. Postpones the start of membership if others may not learn of it in time. */
   announce(n: number, wallMs: number): void {
     // If the clock was set back, `#from` may lie too far in the future.
     const isOfNow = this.#from <= wallMs + joinMs + clockOffMs;

@@ -144,7 +144,7 @@ export class Affinity {
     const mean = this.#meanLoad(candidates, group);
     const levels = this.#levels(many, group, mean, keyed);
     const [first] = levels;
-    // All prefixes are common to very many requests, so every node has probably cached them.
+    // Every prefix of the prompt is common to very many requests, so every node has probably cached it.
     if (first === undefined) return this.#load.choose(candidates);
     const few = [...first.among];
     const seen = many.byName.get(this.#lastSeen(keyed).node ?? '');

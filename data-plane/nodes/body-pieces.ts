@@ -14,7 +14,7 @@ export class BodyPieces {
     this.#rest = body;
   }
 
-  /** Returns the next piece, or undefined after the last. Call it only when the connection has accepted the one before. */
+  /** Returns the next piece, or undefined after the last. Call it only when the connection has accepted the previous one. */
   take(): Uint8Array | undefined {
     const rest = this.#rest;
     if (rest === undefined) {

@@ -2,7 +2,7 @@
  * Tracks how busy each node is, from this gateway's requests and other gateways' reports, and which nodes are ejected.
  * Ejected nodes are used only if all candidates are ejected. A node is ejected if no connection to it can be obtained, if
  * several requests in a row broke, or if it has not answered any request for a while. The last rule also counts requests that
- * clients gave up, because clients give up long before this gateway does.
+ * clients gave up on, because clients give up long before this gateway does.
  *
  * Each ejection lasts twice as long as the one before, up to a limit, until a request succeeds. Clients' own faults and
  * well-formed errors do not count against a node, because the request may be the cause. A failure that either side may have
@@ -235,7 +235,7 @@ export class NodeLoad {
     if (isHanging(state, nowMs)) this.#eject(state, nowMs - state.unansweredSinceMs);
   }
 
-  /** Removes healthy, idle nodes, which need no entry. */
+  /** Removes the entries of healthy, idle nodes, because these nodes need none. */
   #forgetIdle(): void {
     for (const [node, { inFlight, broken, ejections }] of this.#nodes)
       if (inFlight === 0 && broken === 0 && ejections === 0) this.#nodes.delete(node);

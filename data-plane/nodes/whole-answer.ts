@@ -34,7 +34,7 @@ export class WholeAnswer {
   readonly kind = 'whole';
   readonly #options: WholeAnswerOptions;
   readonly #bytes: ByteCollector;
-  /** Cancels the conversion on the body worker. Undefined for most answers, which are small and need no worker. */
+  /** Cancels the conversion on the body worker. Undefined for most responses, which are small and need no worker. */
   #abort: AbortController | undefined;
 
   constructor(options: WholeAnswerOptions) {

@@ -8,7 +8,7 @@ export class WireFault extends Error {
 
 export interface WireRequest {
   readonly path: string;
-  /** Names and values in turn. Does not include the headers that the connection adds itself. */
+  /** Alternating names and values. Does not include the headers that the connection adds itself. */
   readonly headers: string[];
   readonly body: string | BodyPieces;
   /** Whether the connection must close after this request. */

@@ -5,7 +5,7 @@
 import { type BlockList, isIP, isIPv4 } from 'node:net';
 import type { Exchange } from '../http/exchange.ts';
 
-/** Maximum number of addresses read from `X-Forwarded-For`. No proxy sends more. */
+/** Maximum number of addresses read from `X-Forwarded-For`. Real chains of proxies are shorter. */
 const hopsMax = 32;
 
 export function addressOf({ peer, head }: Exchange, proxies: BlockList): string {

@@ -1,7 +1,7 @@
 /**
  * Limits the number of new visitors per network and hour: the first few are free, more must solve a proof of work, and
  * further ones are refused. This slows down people who clear their cookies. The total use by all visitors has a limit of its
- * own. Each gateway counts alone.
+ * own. Each gateway counts on its own.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import { CallBudget } from './call-budget.ts';

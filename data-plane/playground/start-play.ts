@@ -93,7 +93,7 @@ function callLimit(
     keys: new CallBudget(perSecond.keys),
     files: new CallBudget(perSecond.files),
   };
-  // Only a valid key counts as a key, so that callers without one cannot use up the calls of callers with one.
+  // An invalid key counts as no key, so that callers without a key cannot use up the calls of those with one.
   const classifyCall = (path: string, authorization: string | undefined): keyof typeof budgets => {
     if (!path.startsWith('/api/')) return 'files';
     if (path === '/api/visitor' || authorization === undefined) return 'visitors';

@@ -81,7 +81,7 @@ export function toRow(request: WrittenRequest, n?: number): Row {
 
 const compared = ['request', 'type', 'model', 'key', 'node'] as const satisfies readonly RecordedName[];
 
-/** Whether a query may match a request. Not always certain, because only control planes can find a refused key's owner. */
+/** Whether a query may match a request. Only control planes know for sure, because only they find a refused key's owner. */
 export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
   const { outcome, organisation, slowerThanMs = -1, sinceMs } = query;
   if (compared.some((name) => query[name] !== undefined && query[name] !== request[cellOf[name]]))

@@ -213,7 +213,7 @@ export class LocalCounters implements Counters {
   inFlightUnits(): number {
     let sum = 0;
     for (const weight of this.#inFlight.values()) sum += weight;
-    // A visitor's request is counted twice: for the visitor and for all visitors together. Subtract the latter.
+    // A visitor's request is counted twice: for the visitor and for all visitors together. Subtract the second count.
     return sum - this.inFlight(visitorsSubject);
   }
 

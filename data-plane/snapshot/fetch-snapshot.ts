@@ -37,7 +37,7 @@ export interface FetchOptions {
   readonly headMsMax?: number;
   readonly silentMsMax?: number;
   readonly wholeMsMax?: number;
-  /** Time in ms before a download's minimum speed applies. */
+  /** Time in ms after which a download's minimum speed is enforced. */
   readonly paceFromMs?: number;
   /** Time in ms over which the downloads of a whole fleet are spread. */
   readonly spreadMs?: number;

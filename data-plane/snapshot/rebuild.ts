@@ -19,7 +19,7 @@ export interface RebuildOptions {
   readonly log: ControlLog;
   /** Id of the log to which the snapshot in use belongs. */
   readonly logId: string | null;
-  /** Position of the snapshot in use. This gateway has confirmed that it has applied everything up to there. */
+  /** Position of the snapshot in use. This gateway has confirmed that it has applied everything up to this position. */
   readonly servedSeq: number;
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;

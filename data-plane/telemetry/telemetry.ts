@@ -30,7 +30,7 @@ export interface TelemetrySources {
   inFlightUnits(): number;
   openStreams(): number;
   outboxRows(): number;
-  /** Bodies of requests: the bytes held in memory, and the number of bodies that wait for memory. */
+  /** Request bodies: the number of bytes held in memory, and the number of bodies that wait for memory. */
   readonly bodies: { readonly usedBytes: number; readonly waiting: number };
   readonly logger: Pick<Logger, 'warn'>;
   affinityChoices(): AffinityChoices;
@@ -127,7 +127,7 @@ export class Telemetry {
     );
   }
 
-  /** Counts a request that has just ended. Returns the time, in monotonic ms. */
+  /** Counts a request that has just ended. Returns the current monotonic time in ms. */
   observe(record: RequestRecord): number {
     const { refusal, outcome } = record;
     const operation = record.operation?.kind ?? 'none';

@@ -7,7 +7,7 @@ import { accessSync, constants } from 'node:fs';
 import { type Environment, readSetting } from '../../shared/runtime/settings.ts';
 
 export interface TraceSettings {
-  /** Fraction of the requests without a client trace that are recorded. */
+  /** Fraction to record of the requests that arrive without a client trace. */
   readonly ratio: number;
   /** Whether a request with a client trace is recorded if, and only if, the client records that trace. */
   readonly followsClient: boolean;

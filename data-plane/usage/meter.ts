@@ -127,7 +127,7 @@ export class Meter {
     return this.#worker.unshipped + this.#backlog.recorded - this.#writer.rowsBefore(this.#worker.taken);
   }
 
-  /** Records the usage of a fully delivered answer, or of a visitor's incomplete answer. Returns at once and never throws. */
+  /** Records the usage of a fully delivered response, or of a visitor's incomplete one. Returns at once and never throws. */
   record(request: MeteredRequest): void {
     const { owner, atMs, capacity } = request;
     const row = rowOf(request);

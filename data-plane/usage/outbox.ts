@@ -186,7 +186,7 @@ export class Outbox {
     this.file.close();
   }
 
-  /** Ends the catch-up. From now on, the log is read only up to the positions that this process reports. */
+  /** Ends the catch-up phase. From now on, the log is read only up to the positions that this process reports. */
   #started(): void {
     this.#reader.seek(this.taken);
     this.#isStart = false;

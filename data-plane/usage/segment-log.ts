@@ -313,7 +313,7 @@ export class SegmentLog {
     }
   }
 
-  /** Reserves space by writing zeros. Only extending the file would not reserve any. */
+  /** Reserves space by writing zeros, because merely extending the file would not reserve any. */
   async #allocate(handle: FileHandle, from: number, to: number): Promise<void> {
     try {
       const zeros = Buffer.alloc(to - from);

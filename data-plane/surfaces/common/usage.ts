@@ -90,7 +90,7 @@ export interface Output {
   readonly toolCalls?: readonly { readonly arguments: string }[] | undefined;
 }
 
-/** Number of UTF-8 bytes in the output, for estimates. The parts of a stream add up to the number for the whole answer. */
+/** Number of UTF-8 bytes in the output, for estimates. The parts of a stream add up to the number for all the output. */
 export function outputBytes({ content, reasoning, refusal, toolCalls }: Output): number {
   let bytes = 0;
   if (content) bytes += Buffer.byteLength(content);
