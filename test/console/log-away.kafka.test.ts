@@ -60,7 +60,7 @@ test.skipIf(!isBrowserInstalled)(
     await status.getByText(/live$/).waitFor();
     kafka.freeze(1);
     try {
-      await status.getByText(/the log cannot be reached: no changes now/).waitFor();
+      await status.getByText(/the log cannot be reached, changes are refused/).waitFor();
       await watched.expectAccessible('the log is away');
       // A page that is opened while the log is unreachable must also show the last known state.
       await page.getByRole('link', { name: 'Organisations', exact: true }).click();

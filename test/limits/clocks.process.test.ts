@@ -17,7 +17,7 @@ test.each(offsetsMs)(
     fleet.setOff(offMs);
     await belowAndAbove(fleet);
     const seconds = Math.abs(offMs) / 1000;
-    const off = new RegExp(`^${seconds} s ${offMs < 0 ? 'behind' : 'ahead of'} that of the log`);
+    const off = new RegExp(`^${seconds} s ${offMs < 0 ? 'behind' : 'ahead of'} the clock of the log`);
     expect(await fleet.clockSays()).toMatch(off);
     fleet.setOff(0);
     await belowAndAbove(fleet);
@@ -51,7 +51,7 @@ test.each([-40, 40])(
   async (offDays) => {
     const before = await fleet.used('slots-0');
     fleet.leapLog(offDays * dayMs);
-    await until(async () => (await fleet.clockSays())?.includes('it has leapt') === true);
+    await until(async () => (await fleet.clockSays())?.includes('it has jumped') === true);
     for (const gateway of fleet.gateways) {
       const response = await fleet.ask(gateway, 'slots-0');
       expect([response.status, await response.text()]).toEqual([200, expect.any(String)]);

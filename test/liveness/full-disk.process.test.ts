@@ -166,7 +166,7 @@ test.runIf(mounted)(
         const { status, text } = await health(gateway.ready.metrics, '/readyz');
         expect([status, text]).toEqual([
           503,
-          expect.stringContaining('[-]usage no further usage can be kept'),
+          expect.stringContaining('[-]usage no more usage can be stored'),
         ]);
       },
       { timeout: 20_000, interval: 50 },

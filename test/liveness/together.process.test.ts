@@ -97,7 +97,7 @@ test.runIf(canLimit)(
       expect([status, stderr]).toEqual([
         1,
         expect.stringMatching(
-          /^error\[Failure\]: the usage worker could not be started \(ERR_WORKER_INIT_FAILED EAGAIN\): .*raise its limits/m,
+          /^error\[Failure\]: the usage worker could not be started \(ERR_WORKER_INIT_FAILED EAGAIN\): .*raise its process and memory limits/m,
         ),
       ]);
       return;

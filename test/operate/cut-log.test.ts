@@ -46,12 +46,12 @@ test('a truncated log is refused with the next step, which writes the whole log 
   db.close();
 
   await expect(start(url, 'refused')).rejects.toThrow(
-    /begins at offset 39, behind 0: its first commits are missing; if headgate log archive .* headgate backup ARCHIVE --data DATA, move the control log away, .* headgate backup restore ARCHIVE --log LOG --data NEW_DATA .*; restore the log from its last backup/,
+    /begins at offset 39, after 0: its first commits are missing; if headgate log archive .* headgate backup ARCHIVE --data DATA, move the control log away, .* headgate backup restore ARCHIVE --log LOG --data NEW_DATA .*; restore the log from its last backup/,
   );
   expect(await cli('backup another --data data')).toMatch(
     /^6 .*lost its first commits.*earlier version wrote/s,
   );
-  expect(await cli('replay --from-log')).toMatch(/^7 .*begins at offset 39, behind 0/s);
+  expect(await cli('replay --from-log')).toMatch(/^7 .*begins at offset 39, after 0/s);
   const restore = 'backup restore archive --data restored --allow-unsigned --yes --log';
   expect(await cli('backup archive --data data')).toMatch(/^0 /);
   expect(await cli(`${restore} ${url}`)).toMatch(/^6 .*the log at this address is not empty/s);

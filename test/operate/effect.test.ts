@@ -128,7 +128,7 @@ test('Effect: a command that changes no answer says so and exits 0, and other co
   const forget = await cli('gateway', 'forget', 'gateway-9', '--effect');
   expect([forget.code, forget.err]).toEqual([
     2,
-    expect.stringContaining('DELETE /gateways/gateway-9 is no command'),
+    expect.stringContaining('DELETE /gateways/gateway-9 is not a command'),
   ]);
   const backup = await cli('backup', '/nonexistent', '--effect');
   expect([backup.code, backup.err]).toEqual([2, expect.stringContaining('leave out --effect')]);

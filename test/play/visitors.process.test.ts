@@ -87,7 +87,7 @@ test('Limits 4: visitors have a daily token limit: once used up on one gateway, 
   const refused = await chat(1);
   expect(errorOf(refused)).toMatchObject({
     type: 'InferenceUpsellError',
-    message: expect.stringContaining('by all visitors together'),
+    message: expect.stringContaining('All visitors together have used'),
   });
   await setTotal({});
 });
