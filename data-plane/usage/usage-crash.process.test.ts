@@ -57,7 +57,7 @@ const end = (at) => {
   for (;;);
 };
 // A group that was cut by a kill is reported, and the log of a database that was deleted.
-const onError = (error) => { if (!/cannot be read|not of this database/.test(error.message)) throw error; };
+const onError = (error) => { if (!/unreadable|of another database/.test(error.message)) throw error; };
 const outbox = openOutbox({ path: folder + '/outbox.db', onError });
 const log = openUsageLog(outbox.logStart(), () => outbox.file.safelyShipped);
 await log.begin(0);

@@ -25,7 +25,7 @@ CREATE INDEX command_by_id ON command (id);
 CREATE TABLE unread_event (
   seq INTEGER, idx INTEGER, type TEXT, v INTEGER,
   outcome TEXT,           -- unknown | malformed
-  data TEXT,              -- JSON as received; NULL if too long or too deep
+  data TEXT,              -- JSON as received, or NULL if too long or too deep
   PRIMARY KEY (seq, idx)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE anomaly (seq INTEGER, idx INTEGER, type TEXT, reason TEXT, PRIMARY KEY (seq, idx)) STRICT, WITHOUT ROWID;

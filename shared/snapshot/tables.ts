@@ -287,7 +287,7 @@ CREATE INDEX removed_by_seq ON removed (seq);
 const keyCountSql = `
 CREATE TABLE key_count (  -- number of keys that end on a day
   organisation TEXT,      -- '' for all keys
-  day INTEGER,            -- days since 1970; keys without an end have a day that never comes
+  day INTEGER,            -- days since 1970, or a day that never comes for keys without an end
   keys INTEGER NOT NULL,
   PRIMARY KEY (organisation, day)
 ) STRICT, WITHOUT ROWID;
