@@ -47,7 +47,7 @@ export function resolveHost(header: string | undefined, names: HostNames): Targe
     const label = host.slice(0, -suffix.length);
     if (stackIdSchema.safeParse(label).success) return { kind: 'stack', stack: label };
   }
-  // A stack id under another domain is a mistake, so the shared pool must not serve the request.
+  // A first label shaped like a stack id means that the client wants a stack, so the shared pool must not serve the request.
   const isStackName = stackIdSchema.safeParse(host.split('.', 1)[0]).success;
   if (names.shared.has('*') && !isStackName) return sharedTarget;
   throw new Refusal('unknown host', 'This host is not served here. Check the hostname.');
@@ -89,7 +89,7 @@ function parseModelPath(path: string): Operation {
 /** Parts of a request's head that admission depends on. */
 export interface RequestHead extends Credentials {
   readonly host: string | undefined;
-  /** Target of all requests to a listener that ignores the host. */
+  /** Target of every request to this listener, for a listener that ignores the `Host` header. */
   readonly fixed?: Target | undefined;
   /** Id of a playground visitor, who needs neither a host nor a key. */
   readonly visitor?: string | undefined;
@@ -116,7 +116,7 @@ export interface AdmittedInference {
   readonly caller: Client;
 }
 
-/** Makes the decisions that do not need the body. Throws a `Refusal`. With a trace, continues after a refusal if it can. */
+/** Makes the decisions that do not need the body. Throws a `Refusal`. With a trace, continues after it if possible. */
 export function admit(
   lookup: Lookup,
   hosts: HostNames,
@@ -173,7 +173,7 @@ function identify(
     trace?.add('fresh', 'ok');
     return authenticate(lookup, target, head, nowMs, trace);
   }
-  // A snapshot this old cannot prove a key valid. All credentials get the same response, so checksums stay secret.
+  // A snapshot this old cannot prove keys valid. All keys get the same response, so that valid checksums stay secret.
   if (carriesCredential(target, head)) refuse(trace, cannotTakeNow('fenced'));
   else refuse(trace, unauthorized('fenced without a key'));
   return authenticate(lookup, target, head, nowMs, trace);
@@ -190,7 +190,7 @@ export interface AdmissionFacts extends RequestHead {
 }
 
 export type Verdict =
-  /** `counted` means that the request passed all limits before it was refused, so it counts against them. */
+  /** If `counted` is true, the request passed all limits before it was refused, so it counts against them. */
   | { readonly kind: 'refused'; readonly refusal: Refusal; readonly counted: boolean }
   | { readonly kind: 'placed'; readonly decision: Decision }
   | { readonly kind: 'listed'; readonly body: string };

@@ -33,17 +33,17 @@ export type Caller =
 /** Caller that may send inference requests. */
 export type Client = Exclude<Caller, { readonly kind: 'nobody' }>;
 
-/** Prefix that distinguishes visitors from organisations in limits. Organisation ids cannot contain a colon. */
+/** Prefix of visitors' names in limits. Such a name cannot equal an organisation id, because ids never contain a colon. */
 export const visitorPrefix = 'visitor:';
 
-/** Organisation or visitor whose limits apply to the client. */
+/** Organisation or visitor whose limits apply to the client's requests. */
 export function limitSubject(client: Client): string {
   return client.kind === 'key' ? client.owner.organisation : `${visitorPrefix}${client.visitor}`;
 }
 
 /**
- * Returns the subject under which memory, worker turns and evidence about nodes are shared. All visitors share one subject,
- * because one person can appear as many visitors.
+ * Returns the name under which a subject shares memory, worker turns and evidence about nodes with other subjects. All
+ * visitors share one name, because one person can appear as many visitors.
  */
 export function memorySharer(subject: string): string {
   return subject.startsWith(visitorPrefix) ? visitorsSubject : subject;
@@ -58,7 +58,7 @@ export interface Credentials {
 
 type RecordedKey =
   | { readonly keyId: string; readonly header: 'authorization' | 'x-api-key' }
-  /** Stands for any valid key of the organisation. */
+  /** An organisation alone stands for any valid key of that organisation. */
   | { readonly organisation: string };
 
 /** Credential of a past request: the id of its key, or the reason why no key was accepted. */
@@ -159,9 +159,7 @@ export function carriesKey(lookup: Lookup, authorization: string, nowMs: number)
   return !('fault' in acceptKey(lookup, bearerKey(authorization), nowMs));
 }
 
-/**
- * Returns the cause to record. If an `Authorization` header contains no key, the cause is that it is repeated or malformed.
- */
+/** Returns the cause to record. If `Authorization` contains something but no key, the header was repeated or malformed. */
 function recordedFault({ fault }: KeyFault, authorization: string | undefined): KeyFault['fault'] {
   if (fault !== 'missing' || authorization === undefined || isEmptyBearer(authorization)) return fault;
   return authorization.includes(fieldSeparator) ? 'two Authorization headers' : 'malformed';
@@ -171,7 +169,7 @@ function isEmptyBearer(authorization: string): boolean {
   return /^(bearer)?\s*$/i.test(authorization);
 }
 
-/** Identifies the caller, or throws Unauthorized without a reason. With a trace, throws only if the caller stays unknown. */
+/** Identifies the caller or throws Unauthorized. With a trace, a revoked or expired key is recorded and does not throw. */
 export function authenticate(
   lookup: Lookup,
   target: Target,
@@ -216,8 +214,8 @@ function keyFacts({ keyId, organisation, expiresAtMs }: KeyOwner, state: string)
 }
 
 /**
- * Whether the request contains anything that might be a key. Used when the snapshot is too old to look up keys. The key's
- * value does not matter, so the response reveals nothing about it. On the shared host, `x-api-key` counts as absent.
+ * Whether the request contains anything that might be a key. Used if the snapshot is too old to look up keys, so the response
+ * must not depend on the key's value. On the shared host, `x-api-key` counts as absent.
  */
 export function carriesCredential(
   target: Target,

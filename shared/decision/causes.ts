@@ -1,7 +1,7 @@
 /**
  * Lists all causes of refusals. Each row contains the step at which the request ends, the stage that detects the cause, the
- * refusal's type and the text for explanations. Only causes of the stage `admission` follow from rules alone, so only they
- * can be decided again.
+ * refusal's type and the text for explanations. Causes of the stage `admission` follow from rules alone, so a replay can
+ * decide only these again.
  */
 
 import type { RefusalType } from '../../schemas/api/refusals.ts';
@@ -26,13 +26,11 @@ export interface CauseRow {
   readonly says: string | null;
   /** Text for logs, metrics and records. Set only if it differs from the cause's name. */
   readonly label?: string | undefined;
-  /** First part of the text for logs. Details of the fault are appended to it. */
+  /** Start of the text for logs. The details of the fault follow it. */
   readonly opening?: string | undefined;
 }
 
-/**
- * Text for logs. `its type` is the refusal's type, for causes that were never distinguished from other causes of that type.
- */
+/** Text for logs. `its type` means the refusal's type, for causes that logs never told apart from others of the same type. */
 type Text = 'its type' | Pick<CauseRow, 'label' | 'opening'>;
 
 function ruleCause<Step extends string, Type extends RefusalType, Says extends string | null>(
@@ -73,7 +71,7 @@ const tooLong = 'the request needs more than the context window of the model';
 const otherKind = 'only one of request and model is for reranking';
 const noAnswer = 'the node did not answer the request';
 
-/** Causes in the order of their steps. A cause with an `opening` matches many texts, so these causes come last. */
+/** Causes in the order of their steps. A cause with an `opening` matches many texts, so causes with one come last. */
 const rows = {
   'bad http': found('http', wrongShape, 'the request is not well-formed HTTP'),
   'large headers': found('http', 'PayloadTooLargeError', 'the headers are too large'),

@@ -57,7 +57,7 @@ interface Arrival {
   readonly afterMs: number;
   readonly subject: string;
   readonly weight: number;
-  /** Indexes of requests in flight that end before this one. With `twice`, they end twice. */
+  /** Indexes of requests in flight that end before this request arrives. With `twice`, each of them is released twice. */
   readonly ended: readonly number[];
   readonly twice: boolean;
 }

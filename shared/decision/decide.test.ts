@@ -8,7 +8,7 @@ import type { Counters } from './decide.ts';
 import { contextNeeded, type Decision, decide, type RequestFacts } from './decide.ts';
 import { Refusal } from './refusal.ts';
 
-/** Results that a look-up returns. They may contradict each other, and include more than the fold could ever produce. */
+/** Results that a look-up returns. They may contradict each other, so they cover more states than the fold can produce. */
 interface Content {
   readonly anonymous: TierLimits | undefined;
   readonly stacks: Readonly<Record<string, { organisation: string; surface: 'openai' | 'anthropic' }>>;
@@ -81,7 +81,7 @@ const anyTier = fc.record<TierLimits>({
   concurrency: anyLimit,
   contextTokens: anyLimit,
   monthlyTokens: anyLimit,
-  // Visitors make up a fifth of the requests. Most of them have this limit, so that every run refuses some for used-up turns.
+  // Visitors send a fifth of the requests. Most have a limit on turns, so every run refuses some for used-up turns.
   freeTurns: fc.option(fc.nat(8), { nil: null, freq: 4 }),
 });
 const pairs = (firsts: readonly string[]) =>
@@ -171,7 +171,7 @@ function outcomeOf(lookup: Lookup, counters: Counters, facts: RequestFacts, nowM
   }
 }
 
-/** Returns everything in an outcome that a client or the counters can observe. The reason is only for the log. */
+/** Returns everything in an outcome except the reason, which only the log shows and no client or counter can observe. */
 function observable(outcome: Outcome): unknown {
   if (outcome instanceof Refusal) return [outcome.envelope('/'), outcome.retryAfterSeconds];
   const { placement, ...counted } = outcome;
@@ -316,7 +316,7 @@ test('Errors 7: only requests for the pool use up the allowance', () => {
       };
       const free = ask(null) as Decision;
       const { placement } = free;
-      // A used-up allowance may change the outcome only for requests to the pool.
+      // Using up the allowance may change the outcome only for requests to the pool.
       const draws =
         placement instanceof Refusal
           ? placement.type === 'InferenceUnavailableError' && lookup.isPooled(facts.model)
@@ -350,7 +350,7 @@ test('Errors 5, Errors 10: no refusal depends on the weight of a model that the 
           outcomeOf(lookupOf({ ...content, pooled, weight }), counters, facts, nowMs),
         ) as [Outcome, Outcome];
         if (placementOf(light)) return;
-        // A stack or node of the organisation may serve the model, in which case its real weight counts.
+        // A stack or node of the caller's organisation may serve the model, and then the model's real weight counts.
         const own: PlaceKey[] = [
           `organisation:${caller.owner.organisation}`,
           ...stackIds.map((id): PlaceKey => `stack:${id}`),

@@ -22,7 +22,7 @@ export interface Conditions {
   readonly nowMs: number;
 }
 
-/** Prefix for the limits on requests that only count tokens. Organisation ids cannot contain a colon. */
+/** Prefix for the limits on token-counting requests. Cannot clash with an organisation id, which never contains a colon. */
 const countingPrefix = 'counting:';
 
 export interface RequestFacts {
@@ -32,11 +32,11 @@ export interface RequestFacts {
   readonly surface: RoutingFacts['surface'];
   /** Upper bound on the number of prompt tokens: the exact number if they were counted, otherwise the number of bytes. */
   readonly promptTokensMax: number;
-  /** Computes a lower bound on the number of prompt tokens if the upper bound is too high. Undefined if counted. */
+  /** Computes a lower bound on the number of prompt tokens, for an upper bound that is too high. Undefined if counted. */
   readonly promptTokensLeast?: (() => number) | undefined;
   /** Requested number of completion tokens, or undefined if the request does not state one. */
   readonly maxTokens: number | undefined;
-  /** Whether the request only counts tokens and generates no text. These requests have limits of their own. */
+  /** Whether the request only counts tokens and generates no text. Limits count these requests separately from all others. */
   readonly onlyCounts?: boolean | undefined;
   /** Whether the request asks a model to rerank documents. */
   readonly reranks: boolean;
@@ -48,7 +48,7 @@ export interface Decision {
   readonly tier: TierLimits;
   /** Id of the organisation or visitor that sent the request. */
   readonly subject: string;
-  /** Name under which limits count the request, per minute and in flight. */
+  /** Name under which limits count the request. It differs from `subject` if the request only counts tokens. */
   readonly counted: string;
   readonly weight: number;
   /** Limits on all visitors together, counted under the name `visitorsSubject`. Set only if the caller is a visitor. */
@@ -59,9 +59,9 @@ export interface Decision {
 
 /** Counters that the admission rules read. The rules do not depend on how the counters are stored. */
 export interface Counters extends RateCounters {
-  /** Number of tokens that completed pool requests have used of the organisation's allowance in this period. */
+  /** Number of tokens of the organisation's allowance that completed pool requests have used in the current period. */
   poolTokens(organisation: string, anchor: string, nowMs: number): number;
-  /** A visitor's turns in the month of `atMs`, completed or in flight. `visitor` is a hash specific to that month. */
+  /** Number of turns, completed or in flight, in the month of `atMs`. `visitor` is a hash specific to that month. */
   freeTurns(visitor: string, atMs: number): number;
 }
 
@@ -88,7 +88,7 @@ function answerNeeded(maxTokens: number | undefined): number {
   return maxTokens ?? 1;
 }
 
-/** Weight of the request. A refused model outside the pool weighs 1, so that other organisations' models stay hidden. */
+/** Weight of the request, but 1 if it is refused and the pool lacks the model. This hides other organisations' models. */
 function requestWeight(lookup: Lookup, model: string, placement: Placement | Refusal): number {
   return placement instanceof Refusal && !lookup.isPooled(model) ? 1 : lookup.weight(model);
 }
@@ -126,7 +126,7 @@ function planRead({ organisation: id, suspended }: KeyOwner): Read {
   return { table: 'organisation', id, mark: suspended ? 'suspended_set_at' : 'tier_set_at' };
 }
 
-/** Snapshot rows that determine the caller's plan. */
+/** Snapshot rows that determine the caller's plan, for explanations to cite. */
 export function planReads(caller: Client, tier: TierLimits | null): readonly Read[] {
   const own: Read[] = caller.kind === 'key' ? [planRead(caller.owner)] : [];
   return tier === null ? own : [...own, { table: 'tier', id: tier.id }];
@@ -141,7 +141,7 @@ function noPlan(caller: Client, trace: Trace | undefined, routeTrace: Trace | un
   return refusal;
 }
 
-/** Applies the plan and the limits, and throws their refusals. If they pass, returns the route or the router's refusal. */
+/** Applies the plan and the limits, and throws their refusals. If none refuses, returns the route or its refusal. */
 export function decide(
   lookup: Lookup,
   counters: Counters,
@@ -159,7 +159,7 @@ export function decide(
   if (tier === null) throw noPlan(caller, trace, routeTrace);
   trace?.add('plan', 'ok', { tier: tier.id }, planReads(caller, tier));
   const subject = limitSubject(caller);
-  // Clients usually count tokens before each turn, so counting has separate limits of the same size.
+  // Clients usually count tokens before each turn, so token counts have separate limits, as high as those on turns.
   const counted = facts.onlyCounts ? `${countingPrefix}${subject}` : subject;
   const modelWeight = requestWeight(lookup, facts.model, placement);
   const weight = weightWithin(modelWeight, tier.concurrency);
@@ -188,7 +188,7 @@ export function decide(
   return { placement, tier, subject, counted, weight, uncounted, ...total };
 }
 
-/** Decides a request whose body is known. Checks freshness again, because the body may have taken a long time to arrive. */
+/** Decides a request whose body is known. Checks the snapshot's freshness again, because the body may arrive late. */
 export function decideRequest(
   lookup: Lookup,
   counters: Counters,

@@ -15,7 +15,7 @@ import type { Trace } from './trace.ts';
 
 /** One-minute window in which requests are counted. Its start depends on the subject. */
 export interface RateWindow {
-  /** Number of requests that count against the limit: those admitted in this window, plus those that other gateways hold. */
+  /** Number of requests that count: those that this gateway admitted in the window, and those that others hold. */
   readonly used: number;
   readonly endsAtMs: number;
 }
@@ -27,13 +27,13 @@ export type LimitUsers = Omit<SeenLimit, 'room'> | { readonly used: number };
 
 /** Counters of the limits that gateways share. */
 export interface RateCounters {
-  /** Returns the subject's current window. `limit` is the limit with which the caller will compare `used`. */
+  /** Returns the subject's current one-minute window. `limit` is the limit with which the caller will compare `used`. */
   window(subject: string, nowMs: number, limit: number | null): RateWindow;
-  /** Weight in flight that counts when a request of this `weight` arrives, including what other gateways hold. */
+  /** Weight in flight against which a new request of this `weight` is checked, including what other gateways hold. */
   inFlight(subject: string, limit: number | null, weight: number): number;
-  /** Use of a limit here and elsewhere, read in the same turn of the event loop as the total. Undefined if unknown. */
+  /** Use of a limit at this and at other gateways, read in the same event loop turn as the total. Undefined if unknown. */
   users?(kind: LimitKind, subject: string, nowMs: number, limit: number): LimitUsers | undefined;
-  /** Turns of a network's visitors on the day of `atMs`, whatever their state. `network` is a hash specific to that day. */
+  /** Number of turns of a network's visitors on the day of `atMs`, completed or not. `network` is that day's hash. */
   networkTurns(network: string, atMs: number): number;
   /** Number of tokens that all visitors together used on the day of `atMs`. */
   visitorTokens(atMs: number): number;
@@ -49,7 +49,7 @@ export interface LimitFacts {
   readonly answerTokens?: number;
   /** Whether `contextTokens` is only a lower bound. */
   readonly atLeast?: boolean;
-  /** Use of the allowance. `none` unless the pool would serve the request. */
+  /** Use of the allowance for tokens or turns. Its kind is `none` unless the pool would serve the request. */
   readonly allowance:
     | { readonly kind: 'none' }
     | { readonly kind: 'tokens'; readonly used: number }
@@ -143,14 +143,14 @@ function checkVisitorTokens({ tier, visitors }: LimitFacts): void {
 }
 
 /**
- * Weight that counts against a limit. It is capped at the limit, so that a heavy request can still fit. It is at least 1, so
- * that a limit of 0 admits nothing.
+ * Weight with which a request counts against a limit. It is at most the limit, so that a heavy request can still fit, and at
+ * least 1, so that a limit of 0 admits nothing.
  */
 export function weightWithin(weight: number, limit: number | null): number {
   return limit === null ? weight : Math.max(1, Math.min(weight, limit));
 }
 
-/** End of a refusal's message. It states the request's weight and when to try again. */
+/** Returns the end of a refusal's message, which states the request's weight and when to try again. */
 function countsText({ model, weight: own, modelWeight = own }: LimitFacts, weight: number): string {
   if (modelWeight > weight)
     return ` A request for ${model} counts as ${modelWeight}, so it takes all of them. Try again once the requests in flight have finished.`;
@@ -176,7 +176,7 @@ const totalOf = ({ visitors }: LimitFacts): VisitorTotals => visitors?.total ?? 
 interface LimitScope {
   subject(facts: LimitFacts): string;
   limits(facts: LimitFacts): Pick<TierLimits, 'requestsPerMinute' | 'concurrency'>;
-  /** Weight with which the request counts in this scope. In the caller's own scope, the weight is already capped. */
+  /** Weight with which the request counts in this scope. For the scope of one subject, `facts.weight` is already capped. */
   weight(facts: LimitFacts, limit: number | null): number;
   /** Phrase that names the scope in messages. */
   readonly words: string;
@@ -217,7 +217,7 @@ function rate(step: 'requests' | 'visitor requests', whose: LimitScope): Limit {
       const subject = whose.subject(facts);
       const { used } = counters.window(subject, nowMs, allowed);
       const users = counters.users?.('requests', subject, nowMs, allowed);
-      // The spread comes last, because Node 20 takes 100 times as long to add a new property after a spread.
+      // The spread comes last in this object, because Node 20 takes 100 times as long to add a new property after a spread.
       return { room: Math.max(0, allowed - used), allowed, ...users };
     },
   };
@@ -293,7 +293,7 @@ const limits: readonly Limit[] = [
   concurrency('visitor concurrency', all),
 ];
 
-/** Checks all limits, first those for which waiting does not help. Only a request that passes all is counted. */
+/** Checks all limits, first those for which waiting does not help. Callers count only requests that pass all limits. */
 export function checkLimits(facts: LimitFacts, counters: RateCounters, nowMs: number, trace?: Trace): void {
   const { id } = facts.tier;
   for (const { step, holds, check, compares, otherwise } of limits) {

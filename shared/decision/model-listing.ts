@@ -1,8 +1,9 @@
 /**
  * Builds model listings (specification, Model listing entry). The shared host lists the pool's models, and a stack's host
- * exactly what the stack can serve. The response for another organisation's stack equals that for a missing stack. A request
- * for a single model gets the same refusal as an inference request would. Both API families read the same document. Models
- * are sorted newest first, then by id, so that equal listings have equal bytes. `owned_by` never names an organisation.
+ * exactly what the stack can serve. Another organisation's stack gets the same response as a missing one. A request for a
+ * single model gets the same refusal as an inference request would. Clients of both API families read the same document.
+ * Models are sorted newest first, then by id, so that equal listings have equal bytes. `owned_by` never names an
+ * organisation.
  */
 
 import { type OperationKind, operations } from '../../schemas/api/operations.ts';
@@ -41,14 +42,14 @@ export function textModels(lookup: Lookup, place: PlaceKey): readonly ServedMode
   return lookup.listing(place).filter(({ id }) => lookup.routes(place, id).some(({ reranks }) => !reranks));
 }
 
-/** Returns the JSON listing. If a stack or a single model is missing, throws the refusal that fits the host. */
+/** Returns the JSON listing. If the stack or the requested model is missing, throws the refusal that fits the host. */
 export function listModels(
   lookup: Lookup,
   target: Target,
   caller: Caller,
   operation: ListingOperation,
 ): string {
-  // Check the plan before the stack, as inference requests do. Own, foreign and missing stacks then get the same response.
+  // Like inference requests, check the plan before the stack, so that callers without a plan cannot tell which stacks exist.
   if (operation.kind === 'model' && !isEntitled(caller)) throw withoutPlan('not listed without a plan');
   const { place, reranks } = resolveListedPlace(lookup, target, caller);
   const listed = reranks ? lookup.listing(place) : textModels(lookup, place);

@@ -16,7 +16,7 @@ export interface RefusalOptions {
   readonly retryAfterSeconds?: number;
   /** Id of the refused key, for the decision journal. It is never shown to the client. */
   readonly keyId?: string | undefined;
-  /** Limit without room, if the request may fit later because time has passed or other requests have ended. */
+  /** Limit that had no room, if the request may fit later because time has passed or other requests have ended. */
   readonly exhausted?: ExhaustedLimit;
 }
 

@@ -29,13 +29,13 @@ export interface RoutingFacts {
   /** Plan of the organisation. null means that the organisation may not use inference. */
   readonly tier: string | null;
   readonly model: string;
-  /** API family that the request's path belongs to. Embeddings belong to `any`. */
+  /** API family of the request's path. `any` is for paths that belong to no single family, such as embeddings. */
   readonly surface: 'openai' | 'anthropic' | 'any';
   /** Whether the request needs a reranking model. Such models cannot serve other requests. */
   readonly reranks: boolean;
 }
 
-/** Refusal with the same text for all causes, so that a foreign stack cannot be told from one without the model. */
+/** Refusal with the same text for all causes, so that a client cannot tell a foreign stack from a stack without the model. */
 export function targetNotServing(cause: CauseWithType<'TargetNotServingError'>, detail?: string): Refusal {
   return new Refusal(cause, 'This stack does not serve the requested model.', { detail });
 }
@@ -48,7 +48,7 @@ export function unavailable(cause: CauseWithType<'InferenceUnavailableError'>, d
   );
 }
 
-/** Refusal on the shared host if a node failed before it sent the first byte. `detail` is for the log. */
+/** Refusal on the shared host for a node that failed before it sent the first byte. `detail` is for the log. */
 export function nodeFailed(detail: string): Refusal {
   return unavailable('node failed', detail);
 }
@@ -122,7 +122,7 @@ function ofKind(
   return { capacity, candidates };
 }
 
-/** Whether the decision ends at this refusal. A trace records the refusal, and then the next step is decided too. */
+/** Whether the decision ends at this refusal. With a trace, the refusal is recorded and the next step is decided too. */
 function ends(trace: Trace | undefined, refusal: Refusal, reads: readonly Read[] = []): boolean {
   trace?.refuse(refusal, {}, reads);
   return trace === undefined;
@@ -158,7 +158,7 @@ function routeStack(
   return wrong ?? answer;
 }
 
-/** Temporary refusal if a node of the organisation last had the model loaded and is now down or drained. */
+/** Temporary refusal if a node of the caller's organisation last had the model loaded and is now down or drained. */
 function ownNodeAway(lookup: Lookup, { organisation, model }: RoutingFacts): Refusal | undefined {
   if (organisation === null || !lookup.loadedLast(`organisation:${organisation}`, model)) return undefined;
   return unavailable('own node away');
@@ -184,7 +184,7 @@ function routeShared(lookup: Lookup, facts: RoutingFacts, trace: Trace | undefin
   return routePool(lookup, facts, trace, wrong);
 }
 
-/** Routes the request to the pool. `wrong` is a refusal from an earlier step, which remains the result. */
+/** Routes the request to the pool. An earlier step's refusal, `wrong`, stays the result even if the pool could serve it. */
 function routePool(
   lookup: Lookup,
   facts: RoutingFacts,
@@ -233,7 +233,7 @@ function routeNodes(candidates: readonly Route[]): readonly string[] {
   return candidates.map(({ node }) => node).sort();
 }
 
-/** Returns the place or a refusal. It does not throw, because limits are reported first. A trace records every step. */
+/** Returns the place or a refusal. Does not throw the refusal, because limits are reported first. Traces every step. */
 export function route(lookup: Lookup, facts: RoutingFacts, trace?: Trace): Placement | Refusal {
   if (facts.tier === null && trace === undefined) return refuseWithoutPlan(facts.organisation);
   return facts.target.kind === 'stack'

@@ -12,7 +12,7 @@ export interface StepText {
 export interface NodeReport {
   readonly id: string;
   readonly fault?: 'down' | 'drained' | 'not loaded';
-  /** Timestamp in the node's row that dates its present condition. */
+  /** Name of the column in the node's row that contains the number of the commit that caused the node's condition. */
   readonly mark: 'up_set_at' | 'drained_set_at' | 'loaded_set_at';
 }
 
@@ -46,11 +46,11 @@ const turnsText = (value: unknown): string => `${number(value)} turn${value === 
 const limitText = (value: unknown): string => (value === null ? 'no limit' : `limit ${number(value)}`);
 const placeOf = ({ facts }: Step): PlaceKey => String(facts['place']) as PlaceKey;
 
-/** Text of the refusal's cause. Records from other builds may contain unknown causes. */
+/** Text of the refusal's cause, or a general text for an unknown cause in a record from another build. */
 const said: Describe = ({ cause }) =>
   plain((cause && causes[cause].says) ?? 'refused for a cause that this build does not know');
 
-/** Explains a refusal that precedes the rules. Playground calls may have causes that belong to other steps. */
+/** Explains a refusal before any rule. A playground call's cause may belong to another step, so its text is general. */
 export const unread: Describe = (step, of) => {
   if (step.cause !== undefined && causes[step.cause].step === 'http') return said(step, of);
   return plain(
@@ -104,7 +104,7 @@ export const withoutPlan: Describe = (step, of) =>
         ...planMarks(step),
       );
 
-/** Returns only the organisation's row, because the tier's row does not show who has the tier. */
+/** Keeps only the organisation's row, because the tier's row does not show which organisation has the tier. */
 function planMarks({ reads }: Step): Read[] {
   return reads.filter(({ table }) => table === 'organisation');
 }
@@ -120,7 +120,7 @@ const tierLimit =
     );
   };
 
-/** Lists prompt and completion separately, so that the prompt's number matches the record. */
+/** States the tokens of prompt and completion separately, so that the number for the prompt matches the recorded number. */
 export const context = tierLimit(({ needed, prompt, answer, atLeast, allowed }, { isBound }) => {
   const bound = atLeast ? 'at least ' : isBound ? 'at most ' : '';
   const parts = answer === 0 ? '' : ` (${number(prompt)} for the prompt, ${number(answer)} for the answer)`;
@@ -141,7 +141,7 @@ export const visitorTokens = tierLimit(
   ({ used, allowed }) => `${tokensText(used)} used by all visitors today, ${limitText(allowed)}`,
 );
 
-/** Describes the use of a limit: the sum that all gateways published, what one gateway knew, or only the remaining room. */
+/** Describes a limit's use by the best known facts: all gateways' sum, what one gateway knew, or just the free room. */
 export function uses(what: string): Describe {
   return tierLimit(({ used, here, elsewhere, held, room, weight, allowed }) => {
     const counts = weight === undefined ? '' : `, this one counts as ${number(weight)}`;

@@ -3,13 +3,13 @@ import type { MarkOf, TableName } from '../snapshot/tables.ts';
 import type { Cause, StepOfCause } from './causes.ts';
 import type { Refusal } from './refusal.ts';
 
-/** Name of a step. `own nodes` never causes a refusal, because routing then tries the pool. */
+/** Name of a step. `own nodes` never ends the decision, because routing then tries the pool. */
 export type StepName = StepOfCause | 'own nodes';
 
-/** Result of a step. If a step is `refused` without a refusal, it found nothing, so the next step was decided. */
+/** Result of a step. A step that is `refused` without a refusal found nothing, so the decision went on to the next step. */
 export type StepResult = 'ok' | 'assumed' | 'refused' | 'skipped';
 
-/** Snapshot row that a step depends on. `mark` names the relevant timestamp if only one part of the row matters. */
+/** Snapshot row that a step depends on. If only one part of the row matters, `mark` names the mark column of that part. */
 export type Read = {
   [Table in TableName]: { readonly table: Table; readonly id: string; readonly mark?: MarkOf<Table> };
 }[TableName];
@@ -24,6 +24,6 @@ export interface Step {
   readonly facts: StepFacts;
   readonly reads: readonly Read[];
   readonly refusal?: Refusal;
-  /** Cause of the refusal, either decided now or taken from a record. */
+  /** Cause of the refusal, either found by deciding now or taken from a record. */
   readonly cause?: Cause | undefined;
 }

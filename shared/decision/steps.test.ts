@@ -1,4 +1,4 @@
-/** Tests which causes and steps can be described by records, metrics and explanations. */
+/** Tests that records, metrics and explanations can describe all causes and steps. */
 import { expect, test } from 'vitest';
 import { type RefusalType, refusalKinds } from '../../schemas/api/refusals.ts';
 import { causeNames, causes, causeText, findCause } from './causes.ts';

@@ -1,7 +1,7 @@
 /**
- * Lists the steps of a decision in order. A row contains all that other files need to know about a step: when explanations
- * show it, which data it reads, whose names it contains, which limit it compares, and a text for each result. `causes.ts`
- * assigns causes to steps.
+ * Lists the steps of a decision in order. A step's row contains all that other files need to know about the step: when
+ * explanations show it, which data it reads, whose names it contains, which limit it compares, and a text for each result.
+ * `causes.ts` assigns causes to steps.
  */
 import type { SayingStep } from './causes.ts';
 import type { StepName } from './step.ts';
@@ -18,13 +18,13 @@ interface PlanLimit {
 export interface StepRow {
   /** Group to which the step belongs. Only recorded requests have `http` and `answer` steps. */
   readonly group: 'http' | 'head' | 'listing' | 'body' | 'route' | 'answer';
-  /** Hosts for which explanations show even an undecided step: all, stacks, the shared host, or (`asked`) none. */
+  /** Hosts for which explanations show the step even if undecided: all, stacks, the shared host, or (`asked`) none. */
   readonly shown: 'always' | 'stack' | 'shared' | 'asked';
-  /** Data that the step reads. `sums` are read before any limit is checked, and `use` only until a limit refuses. */
+  /** Data that the step reads. `sums` is read before any limit is checked, `use` only until a limit refuses the request. */
   readonly needs: 'head' | 'body' | 'sums' | 'use';
-  /** Owner of the names in the step's facts, because members must not see others' names. `place`: the place's owner. */
+  /** Owner of the names in the step's facts (`place`: the place's owner). Members may see only their own names. */
   readonly names: 'own' | 'others' | 'place';
-  /** Whether this step, when passed, determines what is served. */
+  /** Set if the step, once passed, determines what is served. */
   readonly gives?: true;
   /** Set if another plan might change the step's refusal. `limit` is the limit that the step compares. */
   readonly plan?: { readonly limit?: PlanLimit };
@@ -44,7 +44,7 @@ const unasked = { shown: 'asked', needs: 'head', names: 'own' } as const;
 
 const limit = (flag: string, field: string) => ({ plan: { limit: { flag, field } } });
 const ofAll = (flag: string, field: string) => ({ plan: { limit: { flag, field, isOfAll: true } } }) as const;
-/** Uses the same text for both results, because its numbers explain the result. */
+/** Uses the same text whether the step passes or refuses, because the text's numbers explain the result. */
 const either = (text: Describe) => ({ texts: { ok: text, refused: text } });
 
 const rows = {

@@ -1,4 +1,4 @@
-/** Records the steps of a decision. With a trace, deciding continues after the first refusal, which is still the verdict. */
+/** Records the steps of a decision. With a trace, deciding continues after a refusal, but the first one is the verdict. */
 import { causes } from './causes.ts';
 import { Refusal } from './refusal.ts';
 import type { Read, Step, StepFacts, StepName } from './step.ts';

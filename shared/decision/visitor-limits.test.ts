@@ -46,7 +46,7 @@ function asked(counters: CounterValues, network: string | null = 'n-1') {
   return { type, step, message, retryAfterSeconds, exhausted };
 }
 
-/** Result for a visitor within all limits: the request is refused at a later step, because no node is available. */
+/** Result for a visitor within all limits. A later step refuses the request, because the fleet in this test has no nodes. */
 const passed = { type: 'InferenceUnavailableError', step: 'nodes' };
 
 test.each<[string, CounterValues, object]>([

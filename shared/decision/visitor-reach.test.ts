@@ -12,7 +12,7 @@ import { memorySnapshot } from '../snapshot/open-snapshot.ts';
 const counters = { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
 const conditions = { counters, fenced: false, outboxFull: false, nowMs: Date.UTC(2026, 10, 22) };
 
-/** Each history ends with events that let visitors use this model, which a node in each kind of place has loaded. */
+/** Model that each history ends by opening to visitors, and that a node in each kind of place has loaded. */
 const model = 'echo-small';
 const stack = 'stk-amber-otter-1';
 const owner = { owner: 'control-1', generation: 1 };

@@ -1,4 +1,4 @@
-/** Tests the fold of claims rule by rule: the grants that every reader computes from the log's records in order. */
+/** Tests the rules of the fold, which computes from the log's records how much of a limit each process may use. */
 import { expect, test } from 'vitest';
 import { type GaugeRecord, inFlightWindow } from '../../schemas/records/gauges.ts';
 import { readGauges } from '../../test/support/read-gauges.ts';
@@ -42,11 +42,11 @@ test('a process gets what the others leave and keeps what it holds, and its use 
   const log = new Log();
   expect(log.append('a', { claim: 7 })).toBe(7);
   expect(log.append('b', { claim: 7 })).toBe(3);
-  // The process keeps the seven that it holds even though others claim them, but it does not get more.
+  // Process `a` keeps the seven requests that it holds even though others claim them, but `a` does not get more.
   expect(log.append('a', { claim: 7 })).toBe(7);
   expect(log.append('a', { claim: 9 })).toBe(7);
   expect(log.append('b', { claim: 5 })).toBe(3);
-  // Room that a process gives up goes to the other process with its next record. The first process does not get it back.
+  // Room that `a` gives up goes to `b` with the next record of `b`, so `a` does not get it back.
   expect(log.append('a', { claim: 5 })).toBe(5);
   expect(log.append('b', { claim: 5 })).toBe(5);
   expect(log.append('a', { claim: 7 })).toBe(5);
@@ -217,7 +217,7 @@ test('one sweep examines a bounded part of the concurrency claims, and several e
 test.each([
   [3, 60],
   [5, 60],
-  // With three processes and a limit of 4, the share of each process is less than one request.
+  // With a limit of 4, half of which is shared among three processes, each process's share is less than one request.
   [3, 4],
 ])(
   'until all know that a gateway joined, others leave it the earlier shares of concurrency: %i of %i',

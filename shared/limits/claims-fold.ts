@@ -1,4 +1,4 @@
-/** Folds gateways' claims on shared limits in log order. It must not read a clock, so that all readers grant equal room. */
+/** Folds gateways' claims on shared limits in log order. Must not read a clock, so that all readers get equal results. */
 import {
   type GaugeRecord,
   gaugeEntriesMax,
@@ -28,31 +28,29 @@ interface ProcessState {
   isKnown: boolean;
 }
 
-/** Time in ms for which a process's record of its weight in flight is considered exact. */
+/** Age in ms up to which a process's record of its weight in flight is considered exact. */
 const certainMs = 250;
 /** Time in ms for which ended processes are remembered, because late records from them may still arrive. */
 const endedKeptMs = 600_000;
-/** Time in ms for which a process may use its share after it was replaced, because its clock may be ahead. */
+/** Time in ms for which a process that another has replaced may still use its share, because its clock may be ahead. */
 const replacedMs = 1000;
-/** Largest difference in ms between a writer's clock and the log's. A writer beyond it gets no share of any minute. */
+/** Largest difference in ms between a writer's clock and the log's. A writer that exceeds it gets no share of minutes. */
 export const clockOffMs = 30_000;
-/**
- * Minimum time in ms for which a process had been cut off, and used no share, before others ended it because of its silence.
- */
+/** When others end a silent process, it has used no share for at least this time in ms. */
 const cutOffBeforeMs = 5000;
 
-/** Time in ms, by the log's clock, after which a process that has not read a new record is cut off. */
+/** Time in ms, by the log's clock, after which a process that has read no new record is cut off from the log. */
 const knownMs = 3000;
 
 const noCell = { claim: 0, yields: false };
 
 export class ClaimsFold implements Members {
   readonly #processes = new Map<string, ProcessState>();
-  /** Writer and offset of the last record. `#lastOther` is the offset of the last record by any other process. */
+  /** Last record's process and offset. `#lastOther` is the offset of the last record by any other process. */
   #last = { process: '', offset: -1 };
   #lastOther = -1;
   #live = 0;
-  /** Live processes that others may not know yet, with the log time in ms since 1970 at which all will know them. */
+  /** Live processes that others may not know of yet, with the log time in ms since 1970 at which all others will. */
   readonly #joining = new Map<string, number>();
   #alone: string | undefined;
 
@@ -69,7 +67,7 @@ export class ClaimsFold implements Members {
     return this.#live;
   }
 
-  /** Process that holds all the room. No other process is granted any until this one gives it up, ends or falls silent. */
+  /** Process that holds the room of all limits. Others are granted none until it gives it up, ends or falls silent. */
   get alone(): string | undefined {
     return this.#alone;
   }
@@ -87,8 +85,8 @@ export class ClaimsFold implements Members {
   }
 
   /**
-   * Counts the processes with a standing share of the window. For limits on concurrency, only processes that all others know
-   * are counted, because until then the others use shares computed without the new process.
+   * Counts the processes with a standing share of the window. For a limit on concurrency, a new process is not counted until
+   * all others know of it, because their shares are computed without it.
    */
   count(window: number): number {
     if (window === inFlightWindow) return this.#live - this.#joining.size;
@@ -107,7 +105,7 @@ export class ClaimsFold implements Members {
     return window === inFlightWindow ? state.isKnown && !state.ended : isMemberInMinute(state, window);
   }
 
-  /** Start of the first minute in which the process has a standing share, as far as the log has been read. */
+  /** Start of the first minute in which the process has a standing share, according to the records folded so far. */
   memberFrom(process: string): number {
     return this.#processes.get(process)?.from ?? Number.POSITIVE_INFINITY;
   }
@@ -145,7 +143,7 @@ export class ClaimsFold implements Members {
   /** Room in the limit that other processes neither claim nor reserve as standing shares. May be negative. */
   left(process: string, limit: Limit, row = this.row(limit)): number {
     if (row !== undefined) {
-      // Other processes learn of a raised limit from a record. A process that holds all the room need not wait for that.
+      // A raised limit counts once others learn of it from a record, or at once for a process that holds all the room.
       const more = this.#alone === process ? Number.POSITIVE_INFINITY : 0;
       return this.#rows.left(row, process) + Math.min(more, limit.limit - row.limit);
     }
@@ -153,7 +151,7 @@ export class ClaimsFold implements Members {
     return limit.limit - others * this.#rows.reservedShare(limit.window, limit.limit);
   }
 
-  /** Returns how much granted room a process may use. While claims exceed the limit, freed room stays unused. */
+  /** Returns how much granted room a process may use. While claims exceed the limit, room that others free stays unused. */
   kept(process: string, limit: Limit, granted: number): number {
     const row = this.row(limit);
     const excess = (row?.claimed ?? 0) - limit.limit;
@@ -190,7 +188,7 @@ export class ClaimsFold implements Members {
     return Math.max(claim, isMember ? this.#rows.reservedShare(limit.window, limit.limit) : 0);
   }
 
-  /** Folds a record. Returns false if it is a repetition or its process has ended. `loggedMs` is its log time. */
+  /** Folds a record. Returns false for a repetition or an ended process. `loggedMs` is the record's log time. */
   apply(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
     const { process } = record;
     const lastOfOthers = process === this.#last.process ? this.#lastOther : this.#last.offset;
@@ -208,7 +206,8 @@ export class ClaimsFold implements Members {
     for (const [id, seen] of silent)
       if (this.#alone === id && (this.#processes.get(id)?.offset ?? 0) <= seen) this.#alone = undefined;
     if (alone === undefined && this.#alone === process) this.#alone = undefined;
-    // Deny all the room if another process wrote a record after `alone`, the offset that this process had read.
+    // Do not give a process all the room if it had read only up to offset `alone` and another process wrote a record after
+    // it.
     if (alone !== undefined && lastOfOthers <= alone && !this.hasEnded(process)) this.#alone ??= process;
   }
 
@@ -221,7 +220,7 @@ export class ClaimsFold implements Members {
     const known = this.#processes.get(process);
     if (known !== undefined && (known.ended || n <= known.n)) return false;
     const isTrue = Math.abs(at - loggedMs) <= clockOffMs;
-    // A start that was accepted earlier stays valid, because other readers may have accepted it then, too.
+    // A start that was accepted earlier stays valid, even if the writer's clock is wrong now, so that all readers agree.
     const from = isTrue || known?.from === asked ? asked : Number.POSITIVE_INFINITY;
     if (known?.from !== from) this.#epoch++;
     if (known === undefined) {
@@ -263,9 +262,9 @@ export class ClaimsFold implements Members {
 
   #end([process, seen]: LastSeen, by: GaugeRecord, nowMs: number, loggedMs: number = by.at): void {
     const known = this.#processes.get(process);
-    // The log contains a later record from the process, so it was not silent.
+    // The log contains a later record from the process than its judge had read, so the process was not silent.
     if (known !== undefined && (known.ended || known.offset > seen)) return;
-    // A process that stops cleanly has reported everything it used, unless that did not fit into one record.
+    // A process that ends itself has reported everything it used, unless its entries did not fit into one record.
     const isWhole = process === by.process && by.entries.length < gaugeEntriesMax;
     const wasSilent = seen < Number.MAX_SAFE_INTEGER;
     const until = isWhole ? Number.NEGATIVE_INFINITY : loggedMs + (wasSilent ? -cutOffBeforeMs : replacedMs);

@@ -1,23 +1,23 @@
-/** Claims of processes on each limit, folded from record entries in log order. This code is pure: callers pass times in. */
+/** Claims of processes on each limit, folded from record entries in log order. Pure: callers pass times as arguments. */
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 
 /** One process's claim on a limit, and the process's use of that limit. */
 export interface Cell {
   used: number;
-  /** Claim that the process requested. It is larger than `claim` if there was not enough room. */
+  /** Amount that the process wants to hold. It exceeds `claim`, the granted amount, if there was not enough room. */
   asked: number;
   claim: number;
   /** Whether the process has given up its standing share. */
   yields: boolean;
-  /** Monotonic time in ms at which this process read the entry. */
+  /** Monotonic time in ms at which the process that runs this code read the entry. */
   atMs: number;
 }
 
 /** Processes with a standing share of a limit, which they may use without claiming it. All readers compute equal shares. */
 export interface Members {
-  /** Number that changes whenever the result of a method may have changed. */
+  /** Number that changes whenever a method of this object may return a different result. */
   readonly epoch: number;
-  /** Number of processes for which the others reserve a standing share of the window. */
+  /** Number of processes for which all others reserve a standing share of the window. */
   count(window: number): number;
   /** Number of processes among which standing shares are divided, including those that others may not know yet. */
   sharers(window: number, members: number): number;
@@ -28,30 +28,30 @@ export interface Members {
 export interface LimitRow {
   readonly subject: string;
   readonly window: number;
-  /** Limit as stated in the last record about it. */
+  /** Limit as stated in the last record that mentions it. */
   limit: number;
   readonly cells: Map<string, Cell>;
   claimed: number;
   /** Sum of all processes' use, according to their last records. */
   used: number;
-  /** Number of processes that requested more than they were granted. */
+  /** Number of processes that want more than they were granted. */
   short: number;
-  /** Epoch of the members for which `members`, `above` and `below` were computed. */
+  /** Value of `Members.epoch` at which `members`, `above` and `below` were computed. */
   epoch: number;
   members: number;
-  /** Sum of the claims that are at least as large as their process's standing share. */
+  /** Sum of the claims that are at least as large as the claiming process's standing share. */
   above: number;
   /** Number of processes whose standing share is reserved, whether or not they have a cell. */
   below: number;
 }
 
-/** Time in ms, counted from the start of a minute by this machine's clock, for which claims on the minute are kept. */
+/** Time in ms after the start of a minute, by this machine's clock, for which claims on that minute are kept. */
 const windowKeptMs = 130_000;
-/** Largest distance in ms between a claimed minute and its record's time. Other minutes would only waste memory. */
+/** Largest distance in ms between a claimed minute and its record's log time. Other entries would only waste memory. */
 const windowDistanceMs = 200_000;
 /** Maximum number of limits kept, so that no writer can exhaust the memory. */
 const rowsMax = 200_000;
-/** Number of limits and cells after which a sweep pauses. It still finishes the cells of the current limit. */
+/** Number of limits and cells after which a sweep pauses, once it has finished the cells of the current limit. */
 const sweptAtOnce = 5_000;
 
 /** Identifies a limit by its subject and its window: the start of a minute, or `inFlightWindow`. */
@@ -59,7 +59,7 @@ export type LimitName = Pick<GaugeEntry, 'subject' | 'window'>;
 
 export interface Limit {
   readonly subject: string;
-  /** Start of the limited minute in ms since 1970, or `inFlightWindow`. */
+  /** Start of the minute to which the limit applies in ms since 1970, or `inFlightWindow` for a limit on concurrency. */
   readonly window: number;
   readonly limit: number;
 }
@@ -67,7 +67,7 @@ export interface Limit {
 export interface ProcessEntries {
   readonly process: string;
   readonly entries: readonly GaugeEntry[];
-  /** Whether another process holds all the room. */
+  /** Whether a different process holds all the room, so that this one gets no more. */
   readonly isBlocked: boolean;
   /** Monotonic time in ms at which the entries were read. */
   readonly atMs: number;
@@ -75,12 +75,12 @@ export interface ProcessEntries {
   readonly loggedMs: number | undefined;
 }
 
-/** Divisor that reserves half of a limit for all standing shares together. Any process can claim the other half. */
+/** Divisor that reserves half of a limit for all standing shares together. Any process may claim the other half. */
 const shareDivisor = 2;
 
 export class ClaimsRows {
   readonly #members: Members;
-  /** Rows by window and then by subject, which avoids building a key for each entry. */
+  /** Rows by window and then by subject. With two maps, no combined key has to be built for each entry. */
   readonly #windows = new Map<number, Map<string, LimitRow>>();
   #size = 0;
   /** Position at which the next sweep continues. */
@@ -105,7 +105,7 @@ export class ClaimsRows {
     return standingShare(limit, this.#members.count(window));
   }
 
-  /** Standing share that a process may use, or 0 if below one request. A lower limit in the row replaces `limit`. */
+  /** Standing share that a process may use, or 0 if it is below one request. A lower limit in `row` replaces `limit`. */
   standingShare(window: number, limit: number, row: LimitRow | undefined): number {
     const members = row === undefined ? this.#members.count(window) : row.members;
     return standingShare(Math.min(limit, row?.limit ?? limit), this.#members.sharers(window, members));
@@ -150,7 +150,7 @@ export class ClaimsRows {
     for (const row of this.#rows()) {
       const cell = row.cells.get(process);
       if (cell === undefined) continue;
-      // Forces the row's sums to be recomputed.
+      // An epoch of -1 forces the row's sums to be recomputed.
       row.epoch = -1;
       if (row.window !== inFlightWindow) {
         cell.asked = cell.claim;
@@ -189,7 +189,7 @@ export class ClaimsRows {
     );
   }
 
-  /** Whether the process was granted less than it requested, even counting its own standing share. */
+  /** Whether the process wants more than it was granted, and more than its own standing share covers. */
   #isShort(row: LimitRow, process: string, { asked, claim, yields }: Cell): boolean {
     if (asked <= claim) return false;
     const isCovered = asked <= standingShare(row.limit, row.members) && !yields;
@@ -215,7 +215,7 @@ export class ClaimsRows {
     row.below = standingShare(row.limit, row.members) > 0 ? below + row.members - withCell : 0;
   }
 
-  /** Removes past minutes and some of the idle in-flight cells. Returns the number of limits and cells examined. */
+  /** Removes past minutes and some idle cells of concurrency limits. Returns the number of limits and cells examined. */
   sweep(wallMs: number): number {
     for (const [window, rows] of this.#windows)
       if (window !== inFlightWindow && window + windowKeptMs < wallMs) {
@@ -272,7 +272,7 @@ function getCell(row: LimitRow, process: string): Cell {
   return cell;
 }
 
-/** Whether the cell can be removed. A process that gave up its share keeps its cell, or the share would be reserved again. */
+/** Whether the cell can be removed. If its process gave up its share, it stays, or others would reserve the share again. */
 function isIdle({ asked, claim, yields }: Cell): boolean {
   return asked + claim === 0 && !yields;
 }
@@ -288,7 +288,7 @@ function standingShare(limit: number, members: number): number {
   return members === 0 ? 0 : Math.floor(limit / (shareDivisor * members));
 }
 
-/** Computes the remaining room in integers. Shares are fractions, so only the result is rounded. */
+/** Computes a limit's remaining room with integers. Standing shares are fractions, so only the result is rounded. */
 function roomLeft({ limit, members }: LimitRow, above: number, below: number): number {
   if (below === 0) return limit - above;
   const parts = shareDivisor * members;

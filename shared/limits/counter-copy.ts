@@ -29,7 +29,7 @@ CREATE TABLE value (${columnsSql(columns.value)}, PRIMARY KEY (replica, subject,
 `,
 };
 
-/** Opens or creates the copy. Replaces a damaged copy. Throws other errors from `shared/runtime/sqlite.ts`. */
+/** Opens the copy, creates a missing one and replaces a damaged one. Throws other errors from `shared/runtime/sqlite.ts`. */
 export function openCounterCopy(path: string): CounterCopy {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -65,7 +65,7 @@ export class CounterCopy {
     return prepare<{ next_offset: number }>(this.#db, 'SELECT next_offset FROM position').get()?.next_offset;
   }
 
-  /** Adds all values in the copy to the state. */
+  /** Adds all values in the copy to a counter state in memory. */
   loadInto(state: CounterState): void {
     const values = new Map<string, CounterEntry[]>();
     for (const row of prepare<RowWith<typeof columns.value>>(this.#db, 'SELECT * FROM value').iterate()) {
@@ -86,7 +86,7 @@ export class CounterCopy {
     for (const _ of state.takeUnsaved());
   }
 
-  /** Writes the changed values, together with the offset up to which the topic has been read. */
+  /** Writes the changed values to the copy, together with the offset up to which the topic has been read. */
   save(state: CounterState, nextOffset: number, ended: readonly string[] = []): void {
     const replica = this.#db.prepare(
       'INSERT OR REPLACE INTO replica (id, process, name, own_ms, any_ms) VALUES (?, ?, ?, ?, ?)',

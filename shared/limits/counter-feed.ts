@@ -1,4 +1,4 @@
-/** Reads the counters topic into a state, keeps a copy on disk, and publishes records. It also works without the topic. */
+/** Reads the counters topic into memory and a copy on disk, and publishes records. Works even while the topic is away. */
 import { type CounterRecord, readCounterRecord } from '../../schemas/records/limits.ts';
 import type { Follower } from '../log/core/follower.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
@@ -8,7 +8,7 @@ import { sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
 import type { CounterState } from './counters.ts';
 
-/** Interval in ms between writes of the copy. Writes are rare, because each value costs a row and can be read again. */
+/** Interval in ms between writes of the copy. Each changed value costs a row, and the topic keeps unsaved ones. */
 const saveEveryMs = 600_000;
 /** Pause in ms between two reads of the topic. Reading in batches is cheaper. */
 const restMs = 300;
@@ -18,9 +18,9 @@ export interface CounterFeedOptions {
   readonly copy: CounterCopy;
   readonly state: CounterState;
   readonly logger: LineLogger;
-  /** Id of this process. Its own records do not confirm the log's time. */
+  /** Id of this process. A record that this process wrote itself cannot confirm that the log's time is right. */
   readonly process: string;
-  /** Merges one record, given its log time. Returns the number of entries that were dropped. */
+  /** Merges one record, given its log time. Returns the number of entries in the record that were dropped. */
   readonly read: (record: CounterRecord, logMs: number) => number;
   readonly onRead?: () => void;
   /** Called before the whole topic is read again, because records published earlier may have been lost. */
@@ -34,7 +34,7 @@ export interface CounterFeedOptions {
 /** Numbers of records since the process started. */
 export interface CounterFeedCounts {
   published: number;
-  /** Number of rejected records (foreign, truncated, forged, too large or invalid) and of entries that exceed the bounds. */
+  /** Number of rejected records (foreign, truncated, forged, too large or invalid) and of entries dropped from others. */
   rejected: number;
 }
 
@@ -88,7 +88,7 @@ export class CounterFeed {
   /** Writes the copy. A failure is only logged, because the next start reads the missing records again. */
   save(): void {
     const { copy, state, logger, onEnded } = this.#options;
-    // Expire an entry only if both clocks agree that its time is over, so that a single wrong clock cannot remove it.
+    // Expire an entry only if the log's clock and this process's clock agree, so that one wrong clock cannot remove it.
     const untilMs = this.#removal.limit(Math.min(this.logNow(), this.#now()));
     const ended = state.expire(untilMs);
     if (ended.length > 0) onEnded?.(ended);
@@ -122,7 +122,7 @@ export class CounterFeed {
     this.#options.onRead?.();
   }
 
-  /** Log time of the records read so far, with leaps ignored. Before the first record, it is this process's own time. */
+  /** Log time of the records read so far, ignoring clock leaps. Before the first record, it is this process's own time. */
   logNow(): number {
     return this.#time.now();
   }

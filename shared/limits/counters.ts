@@ -1,7 +1,7 @@
 /**
  * Counts tokens and turns across all gateways. Each data folder is a replica that publishes cumulative values. For each
- * replica, subject and period the larger value wins, so the order of records does not matter. The code is pure: time and
- * storage are arguments.
+ * replica, subject and period the larger value wins, so records may arrive in any order. The code is pure: time and storage
+ * are arguments.
  */
 import { dayMs } from '../../schemas/durations.ts';
 import { type CounterEntry, type CounterRecord, visitorPrefix } from '../../schemas/records/limits.ts';
@@ -16,7 +16,7 @@ interface Value {
   turns: number;
 }
 
-/** Counts that all replicas report for one subject in one period. */
+/** Sum of the counts that all replicas report for one subject in one period. */
 interface Account {
   readonly tokens: number;
   readonly turns: number;
@@ -50,7 +50,7 @@ export function entriesEndMs(period: string): number {
   return Date.parse(period.length === 7 ? `${period}-01` : period) + entryDays * dayMs;
 }
 
-/** Whether entries of a period count at this time: the period has begun and its entries have not expired. */
+/** Whether entries of a period count at this time, which means that the period has begun and its entries have not expired. */
 export function isCounted(period: string, nowMs: number): boolean {
   const endMs = entriesEndMs(period);
   return endMs > nowMs && endMs - nowMs <= (entryDays + 2) * dayMs;
@@ -64,7 +64,7 @@ export class CounterState {
   /** Values that changed since the last `takeUnsaved`. Maps each account key to the indexes of the replicas. */
   readonly #unsaved = new Map<string, Set<number>>();
 
-  /** Merges a record. `changed` lists the keys whose sums grew. `dropped` counts outdated entries and those beyond bounds. */
+  /** Merges a record. `changed` lists keys whose sums grew. `dropped` counts entries that are outdated or beyond bounds. */
   apply(
     record: CounterRecord,
     nowMs: number,
@@ -206,7 +206,7 @@ export interface OwnCounters {
 
 export type ReplicaConflict = 'another process' | 'larger values';
 
-/** Detects that a data folder was copied or restored: the log names another process for it, or has larger values. */
+/** Detects a copied or restored data folder: the log names another process for the folder or has larger values. */
 export function conflictOf(
   record: CounterRecord,
   own: OwnCounters,
@@ -224,9 +224,9 @@ export function conflictOf(
 
 /** Longest time in ms between a change of an entry and its publication. */
 const publishMsMax = 60_000;
-/** Longest time in ms before a count is published when an allowance is nearly used up. */
+/** Longest time in ms for which a count stays unpublished when an allowance is nearly used up. */
 const urgentMs = 200;
-/** Divisor: near the end of an allowance, all live gateways together may leave 1/64 of the remaining tokens unpublished. */
+/** Divisor: when an allowance nears its end, all live gateways together leave at most 1/64 of what remains unpublished. */
 const urgentPart = 64;
 
 /** Whether a number of unpublished tokens is too large to hold back when `left` tokens of an allowance remain. */
@@ -250,7 +250,7 @@ export class PublishPlan {
     return this.#unpublished.size;
   }
 
-  /** Notes that an entry grew. `limit` is the subject's allowance: null if unlimited, undefined if unchanged. */
+  /** Notes that an entry grew. `limit` is the subject's allowance in tokens, null if unlimited, undefined if unchanged. */
   grown(key: string, tokens: number, nowMs: number, limit?: number | null): void {
     if (limit === null) this.#limits.delete(key);
     else if (limit !== undefined) this.#limits.set(key, limit);
@@ -264,7 +264,7 @@ export class PublishPlan {
     const due: string[] = [];
     for (const [key, waiting] of this.#unpublished) {
       const ageMs = nowMs - waiting.sinceMs;
-      // Publish all other entries too, because readers pay more for a record than for an entry.
+      // Once one entry is due, publish all the others too, because readers pay more for a record than for an entry.
       if (ageMs >= publishMsMax || ageMs < 0) return this.takeAll();
       if (this.#isUrgent(key, waiting.tokens, live, used)) due.push(key);
     }
@@ -279,7 +279,7 @@ export class PublishPlan {
   }
 
   #isUrgent(key: string, tokens: number, live: number, used: (key: string) => number): boolean {
-    // Publish at once, because a visitor has so few turns that each one matters.
+    // A visitor has so few turns that each one matters, so publish every turn at once.
     if (key.startsWith(visitorPrefix)) return true;
     const limit = this.#limits.get(key);
     return limit !== undefined && isNearEnd(tokens, Math.max(limit - used(key), 0), live);
@@ -294,5 +294,5 @@ export class PublishPlan {
   }
 }
 
-/** Interval in ms between searches for due entries. */
+/** Interval in ms between two checks for entries that are due for publication. */
 export const publishEveryMs = urgentMs / 2;

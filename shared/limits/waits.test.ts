@@ -1,4 +1,4 @@
-/** Tests requests that wait for room: which ones wait, which are released, and which are refused. The log has no delays. */
+/** Tests which requests wait for room in a limit, and which are released or refused. The log has no delays. */
 import { expect, test } from 'vitest';
 import type { Claimant } from '../../data-plane/limits/claimant.ts';
 import { inFlightWindow } from '../../schemas/records/gauges.ts';
@@ -9,13 +9,13 @@ import type { Limit } from './claims-rows.ts';
 const minute: Limit = { subject: 'acme', window: 60_000, limit: 10 };
 const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
 
-/** Admits this many requests of weight 1, and lets time pass until all processes know of them. */
+/** Admits requests with this total weight, and lets time pass until all processes know of them. */
 function hold(log: ClaimLog, claimant: Claimant, limit: Limit, weight: number): void {
   for (let n = 0; n < weight; n++) claimant.add(limit, 1, log.nowMs);
   log.pass(2000);
 }
 
-/** Makes this many requests wait and returns their outcomes, in order, as they arrive. */
+/** Makes `count` requests wait. Returns a list to which each outcome is added once the request is released or refused. */
 function wait(log: ClaimLog, claimant: Claimant, limit: Limit, count: number): boolean[] {
   const ends: boolean[] = [];
   for (let n = 0; n < count; n++)
@@ -71,7 +71,7 @@ test('a gateway that was paused reads the log before it refuses, and without the
   expect(one.wait(inFlight, 1, log.nowMs + 500, log.nowMs, () => undefined)).toBeUndefined();
 });
 
-/** Makes a request wait and returns the times at which it was decided again. */
+/** Makes a request wait. Returns a list to which the time is added once the request is decided. */
 function waitFor(log: ClaimLog, claimant: Claimant, limit: Limit, untilMs: number): number[] {
   const endsMs: number[] = [];
   claimant.wait(limit, 1, untilMs, log.nowMs, () => endsMs.push(log.nowMs));
@@ -82,7 +82,7 @@ test('a request is decided when its time is up, if the log answered without givi
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, inFlight, 10);
-  // A suspended process gives up no room, although its requests in flight may have ended meanwhile.
+  // A suspended process publishes nothing, so others still count its requests in flight, although these may have ended.
   log.set(one, 'suspended');
   log.pass(1200);
   const sinceMs = log.nowMs;
@@ -100,7 +100,7 @@ test('without an answer from the log in time, a request waits for it or until th
   const first = waitFor(log, one, minute, firstMs + 2000);
   log.pass(1200);
   log.set(one, 'live');
-  // The waiting request also needs room under another limit.
+  // The same request now waits for room under a second limit, while its process is behind again.
   log.set(one, 'behind');
   const secondMs = log.nowMs;
   const second = waitFor(log, one, inFlight, firstMs + 2000);
