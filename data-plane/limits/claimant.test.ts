@@ -8,13 +8,13 @@ import type { Claimant } from './claimant.ts';
 const minute: Limit = { subject: 'acme', window: 60_000, limit: 60 };
 const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
 
-/** Admits this total weight in steps of one and lets enough time pass for the log to know it. */
+/** Admits `weight` requests of weight 1, then lets enough time pass for the log to know of them. */
 function hold(log: ClaimLog, claimant: Claimant, weight: number): void {
   for (let n = 0; n < weight; n++) claimant.add(inFlight, 1, log.nowMs);
   log.pass(1200);
 }
 
-/** Waiting requests of one gateway. They are admitted in the turn after the log has granted room for them. */
+/** Waiting requests of one gateway. The log's answer only releases them; `admit` then decides them again. */
 class Queue {
   readonly #log: ClaimLog;
   readonly #claimant: Claimant;
@@ -32,13 +32,12 @@ class Queue {
     });
   }
 
-  /** Publishes urgent entries between two ticks and decides the released requests. */
+  /** Publishes urgent entries between two ticks and then decides the released requests again. */
   urgent(): void {
     this.#log.urgent(this.#claimant);
     this.admit();
   }
 
-  /** Decides requests again that no longer have to wait. */
   admit(): void {
     const { nowMs } = this.#log;
     for (const limit of this.#released.splice(0)) {
@@ -96,7 +95,6 @@ test('no first request runs before its claim while another gateway holds all the
   log.pass(600);
   expect(other.isCutOff(log.nowMs)).toBe(false);
   expect(log.take(other, minute, 1)).toBe(0);
-  // This limit is too small to be divided into standing shares.
   expect(log.take(other, { ...minute, limit: 3 }, 1)).toBe(0);
 });
 
@@ -179,7 +177,7 @@ test('a gateway’s records after a long silence of the log do not end gateways 
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   const before = other.process;
   for (const each of [one, other]) log.set(each, 'cut off');
-  // Lasts longer than others remember a silent process's requests in flight.
+  // This outage lasts longer than other processes keep counting a silent process's requests in flight.
   log.pass(12_000);
   const sent = one.records(log.nowMs + 1000, log.nowMs + 1000);
   expect(sent.length).toBeGreaterThan(0);

@@ -17,22 +17,22 @@ import { limitKey, OwnLimit, type OwnState } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
 import { cutOffMs, StandingShare } from './standing-share.ts';
 
-/** Longest time in ms between two records. Changes are batched until then, because each record is costly to read. */
+/** Longest time in ms between two records. Less urgent changes wait for the next record, because each is costly to read. */
 const quietMsMax = 1000;
-/** Silence in ms after which another process loses all the room in the limits, which it no longer uses (`cutOffMs`). */
+/** Silence in ms after which a process that held all the room in the limits loses it, no longer using it (`cutOffMs`). */
 const silentMs = 2500;
 /** Silence in ms after which another process counts as ended, so that its requests in flight no longer count. */
 const endedMs = 10_000;
 /** Time in ms without reading back its own records after which a process takes a new id, before others end the old id. */
 const renewMs = 8000;
-/** A process that paused for longer than `pauseMs` has `resumeMs` to read the log before it counts as cut off. */
+/** A process that was suspended for over `pauseMs` has `resumeMs` to catch up with the log before it counts as cut off. */
 const pauseMs = 1000;
 const resumeMs = 1500;
 
 export interface ClaimantOptions {
   readonly name: string;
   readonly mint: () => string;
-  /** Number of live gateways that the previous process stored. */
+  /** Number of live gateways, as stored by the previous process that used this data folder. */
   readonly live: number;
   /** Id of the process that used this data folder before. That process has certainly ended. */
   readonly predecessor?: string | undefined;
@@ -84,7 +84,7 @@ export class Claimant {
     return this.#live;
   }
 
-  /** Whether this process uses and claims nothing. */
+  /** Whether this process neither uses nor claims any part of a limit. */
   get isIdle(): boolean {
     return this.#own.size === 0;
   }
@@ -112,13 +112,13 @@ export class Claimant {
     return this.feedAgeMs(nowMs) > cutOffMs;
   }
 
-  /** Whether the claims in the log can decide requests. If not, this gateway may only use its own share. */
+  /** Whether the claims in the log can decide requests. If not, this gateway may only use its own share of each limit. */
   isReady(nowMs: number): boolean {
     if (this.isCutOff(nowMs)) return false;
     return this.#fold.alone === this.#process || (this.#fold.alone === undefined && this.#fold.live > 1);
   }
 
-  /** Whether this process holds all the room in the limits, as far as the log has been read. Impossible with others live. */
+  /** Whether this process holds all the room in all limits. It takes the room only while no other gateway is live. */
   get isAlone(): boolean {
     return this.#fold.alone === this.#process && this.#yieldedN <= this.#readN;
   }
@@ -132,7 +132,7 @@ export class Claimant {
     return this.#own.get(limitKey(limit))?.waiting ?? 0;
   }
 
-  /** Total amount of the limit that this process may use now, including what it already uses. */
+  /** Total weight that this process may use of the limit now, including the weight that it already uses. */
   room(limit: Limit, nowMs: number): number {
     const row = this.#fold.row(limit);
     const claim = row?.cells.get(this.#process)?.claim ?? 0;
@@ -142,7 +142,7 @@ export class Claimant {
     const granted = Math.min(claim, smallest);
     if (this.isCutOff(nowMs)) {
       const share = Math.max(1, Math.floor(limit.limit / this.#live));
-      // A claim for a minute stays valid. A claim for weight in flight ends once others consider this process ended.
+      // A claim on a minute stays valid. A claim on weight in flight ends once other gateways consider this process ended.
       const mayHaveEnded = limit.window === inFlightWindow && this.feedAgeMs(nowMs) > renewMs;
       return mayHaveEnded ? share : Math.max(granted, share);
     }
@@ -156,8 +156,8 @@ export class Claimant {
   }
 
   /**
-   * Whether a first request may start before its claim is granted. It may if there are no standing shares, and if there is
-   * enough room for every live gateway to start such a request.
+   * Whether this process's first request under a limit may start before its claim is granted. It may if the limit has no
+   * standing shares, and if every live gateway could start such a request with the room that is unclaimed.
    */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
@@ -185,7 +185,7 @@ export class Claimant {
   wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
     if (this.isAlone || (this.isCutOff(nowMs) && !this.#hasResumed(nowMs))) return undefined;
     const isLeft = this.isLeft(limit, weight + this.waitingFor(limit), nowMs);
-    // Record the refusal, so that other processes give up room that they do not need.
+    // The refusal lets this process keep its standing share, although other processes lack room, too.
     if (!isLeft) return this.#ownOf(limit).noteRefusal(nowMs);
     this.#isUrgent = true;
     return this.#waiters.add({ own: this.#ownOf(limit), weight, sinceMs: nowMs, untilMs, done });
@@ -205,18 +205,18 @@ export class Claimant {
     this.#waiters.expire(({ sinceMs, untilMs }) => untilMs <= nowMs && sinceMs < answeredMs);
   }
 
-  /** Detects that this process was suspended. Only a suspension delays calls for so long; a slow log does not. */
+  /** Detects that this process was suspended. A timer calls this often; even a slow log does not delay these calls. */
   #notePause(nowMs: number): void {
     if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
     this.#tickMs = nowMs;
   }
 
-  /** Whether this process was suspended until a moment ago and has yet to read what the log has received since. */
+  /** Whether this process was just suspended and has not yet read what the log received in the meantime. */
   #hasResumed(nowMs: number): boolean {
     return nowMs - this.#tickMs > pauseMs || nowMs - this.#resumedMs <= resumeMs;
   }
 
-  /** Whether the limit has room for `weight` beyond the use here and what others hold, as far as the log has been read. */
+  /** Whether the limit has room for `weight` besides what this process uses and what other gateways are known to hold. */
   isLeft(limit: Limit, weight: number, nowMs: number): boolean {
     return this.used(limit) + weight <= limit.limit - this.#fold.keptByOthers(this.#process, limit, nowMs);
   }
@@ -225,7 +225,7 @@ export class Claimant {
   onRecord(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
     const { epoch } = this.#fold;
     if (!this.#fold.apply(record, offset, nowMs, loggedMs)) return false;
-    // Recompute the usable shares now. A share that has shrunk must not grow back while all shares together exceed the limit.
+    // The members changed. A share that has shrunk must not grow back while all shares together exceed the limit.
     if (this.#fold.epoch !== epoch)
       for (const own of this.#own.values()) this.#share.level(own, this.#fold.row(own), own);
     if (record.process === this.#process) this.#readBack(record.n, nowMs);
@@ -233,7 +233,7 @@ export class Claimant {
     return true;
   }
 
-  /** Starts again with an empty fold after the log was replaced or lost its end. Gateways then publish their use again. */
+  /** Starts with a new fold after the log was replaced or lost its end. All gateways then publish their use again. */
   restart(): void {
     this.#fold = new ClaimsFold();
     // The new log does not know this process, so all its use counts under its next id.
@@ -256,7 +256,7 @@ export class Claimant {
 
   #onOther(entries: readonly GaugeEntry[], nowMs: number): void {
     if (this.#fold.hasEnded(this.#process)) this.#renew();
-    // Another process is live. Publish at once what this process used without a claim.
+    // Another process is live, so publish at once what this process has used without a claim.
     if (this.isAlone) this.#isUrgent = true;
     let isAwaited = false;
     for (const entry of entries) {
@@ -268,7 +268,7 @@ export class Claimant {
     if (isAwaited) this.#waiters.mayFit = true;
   }
 
-  /** Starts tracking a limit for which another process lacks room, so that this process can give up its standing share. */
+  /** Starts tracking a limit in which another process lacks room, so that this process can give up its share of it. */
   #lacking(entry: GaugeEntry): OwnLimit | undefined {
     const row = this.#fold.row(entry);
     if (row === undefined || row.short === 0 || this.#share.of(entry, row) === 0) return undefined;
@@ -348,7 +348,7 @@ export class Claimant {
     };
   }
 
-  /** Returns the last record of a process that stops cleanly. Its use in the current minute still counts. */
+  /** Returns the last record of a process that stops cleanly. What it used in the current minute still counts. */
   goodbye(nowMs: number): GaugeRecord {
     // A record without `alone` also gives up holding all the room in the limits.
     const minutes = [...this.#own.values()].filter(({ window }) => window !== inFlightWindow);
@@ -356,7 +356,7 @@ export class Claimant {
     return {
       ...rest,
       ended: [[this.#process, Number.MAX_SAFE_INTEGER], ...rest.ended],
-      // A claim for a minute outlives the process, so reduce it to the amount used. Omitted entries end with their minute.
+      // A claim on a minute outlives the process, so reduce it to the amount used. Omitted claims end with their minute.
       entries: entries.slice(0, gaugeEntriesMax).map((entry) => ({ ...entry, claim: entry.used })),
     };
   }

@@ -22,12 +22,12 @@ export class ExchangeFile {
     this.#kept = this.#read();
   }
 
-  /** State that the previous process stored. If the file is missing or damaged, that process's claims merely end later. */
+  /** State stored by the previous process, or undefined if the file is damaged. That process's claims then end later. */
   get kept(): ExchangeState | undefined {
     return this.#kept;
   }
 
-  /** Stores the state in the background. If a write fails, the next call writes the state. */
+  /** Stores the state in the background. If the write fails, the next call tries again. */
   keep(state: ExchangeState): void {
     if (state.process === this.#kept?.process && state.live === this.#kept.live) return;
     this.#wanted = state;
@@ -54,7 +54,8 @@ export class ExchangeFile {
       this.#wanted = undefined;
       const part = `${this.#path}.part`;
       try {
-        // The data folder's lock makes this process the only writer. Removing the file also removes a symbolic link.
+        // Remove what an earlier process left, or a symbolic link. This process has locked the folder, so no other writes
+        // here.
         await rm(part, { force: true });
         await writeFile(part, JSON.stringify(state), { flag: 'wx', mode: 0o600 });
         await rename(part, this.#path);

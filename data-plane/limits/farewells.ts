@@ -1,6 +1,6 @@
 /**
- * Final records for ids that a process used earlier. Each record states what its id used in each minute, so that others stop
- * reserving the rest of its standing shares. It is repeated until the log knows that the id has ended.
+ * Final records for ids that a process used earlier. Each record states what its id used in each minute, so that other
+ * gateways stop reserving the rest of that id's shares. It is repeated until the log shows that the id has ended.
  */
 import {
   type GaugeEntry,
@@ -10,7 +10,7 @@ import {
 } from '../../schemas/records/gauges.ts';
 import type { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 
-/** Maximum number of former ids kept. More occur only if the log is unreachable, and then other processes end them. */
+/** Maximum number of final records kept. More are needed only if the log is unreachable; then other processes end the ids. */
 const idsMax = 4;
 
 export class Farewells {
@@ -26,7 +26,7 @@ export class Farewells {
     this.#records.push({ ...head, entries: used.slice(0, gaugeEntriesMax) });
   }
 
-  /** Returns the records whose ids have not ended in the log yet, each with a new number. */
+  /** Returns the final records of ids that the log does not show as ended, each with a new record number. */
   repeat(fold: ClaimsFold): GaugeRecord[] {
     this.#records = this.#records
       .filter(({ process }) => !fold.hasEnded(process))

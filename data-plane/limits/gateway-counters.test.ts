@@ -43,7 +43,7 @@ test('after a conflict, earlier use keeps counting under the old id and later us
   const { ledger, add, counters } = folder();
   add('acme', 10);
   const { replica } = ledger;
-  // The process that uses a copy of the folder has published a lower count.
+  // Another process, which runs on a copy of this data folder, has published a lower count.
   const entries: CounterEntry[] = [['acme', period, 4, 1]];
   const { conflict } = counters.read({ v: 1, replica, process: 'copy', at: nowMs, entries }, nowMs);
   expect(conflict).toBe('another process');

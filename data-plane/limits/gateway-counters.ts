@@ -52,7 +52,7 @@ export class GatewayCounters {
     this.#adoptFormer(nowMs);
   }
 
-  /** Tokens and turns counted by all replicas. */
+  /** Tokens and turns that all replicas together have counted under this key. */
   used(key: string): Sum {
     const others = this.#options.state.sum(key);
     const own = this.#options.ledger.get(key) ?? nothing;
@@ -72,7 +72,7 @@ export class GatewayCounters {
     return { changed, dropped, conflict };
   }
 
-  /** Schedules the publication of a counter that has grown. For `limit`, see `PublishPlan`. */
+  /** Schedules the publication of a counter that has grown. A counter near its `limit` is published sooner. */
   grown(key: string, tokens: number, nowMs: number, limit?: number | null): void {
     this.#plan.grown(key, tokens, nowMs, limit);
   }
@@ -82,12 +82,12 @@ export class GatewayCounters {
     return this.#records(this.#plan.take(nowMs, this.#options.live(nowMs), this.#usedTokens), nowMs);
   }
 
-  /** Records of every counter that has changed since it was published. */
+  /** Returns records of all counters that have changed since they were last published. */
   rest(nowMs: number): CounterRecord[] {
     return this.#records(this.#plan.takeAll(), nowMs);
   }
 
-  /** Everything that this folder has counted, under all its replica ids. Published at start, hourly and after a conflict. */
+  /** Returns records of all counts in this data folder, for publication at startup, hourly and after a conflict. */
   everything(nowMs: number): CounterRecord[] {
     const { ledger } = this.#options;
     this.#plan.takeAll();

@@ -93,7 +93,7 @@ test('Limits 2: two gateways share one limit, and room that one releases reaches
   // The limit is full, so this request waits until the other gateway releases one.
   const waiting = admit(other.exchange);
   one.exchange.remove(limit, 1);
-  // A request is refused at once if the other gateway is known to use everything. The client then tries again.
+  // This gateway refuses at once if it knows that the other one uses everything. In that case, try again like a client.
   await until(async () => (await waiting) || (await admit(other.exchange)));
   expect(await other.metric('headgate_limit_waits_total')).toBeGreaterThan(0);
 });

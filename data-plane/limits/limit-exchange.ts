@@ -28,18 +28,18 @@ import { LogClock } from './log-clock.ts';
 const tickMs = 200;
 /** Delay in ms before an urgent record is sent, so that one record serves several waiting requests. */
 const urgentMs = 10;
-/** Pause in ms between two reads of the topic while no request waits for room. Reading several records at once is cheaper. */
+/** Pause in ms between two reads of the topic while no request waits. Reading several records at once costs less. */
 const restMs = 40;
-/** Pause in ms between two reads while this process uses and holds nothing and other gateways are live. */
+/** Pause in ms between two reads of the topic while this process uses no limit and other gateways are live. */
 const idleRestMs = 200;
-/** Age in ms of the oldest records read at startup. Longer than a minute plus the usual difference between clocks. */
+/** Age in ms of the oldest records read at startup: a minute plus more than the usual difference between clocks. */
 const readBackMs = 70_000;
-/** Maximum number of unacknowledged records, and of unacknowledged reports. Any more are dropped, to bound memory. */
+/** Maximum number of claim records, and of reports, that the log has yet to acknowledge. No more are sent, to save memory. */
 const appendingMax = 4;
-/** Pause in ms per node in a report. Reading reports from 50 gateways about a thousand nodes then takes 1 % of a core. */
+/** Pause in ms after a report, per node in it. Reading 50 gateways' reports on a thousand nodes then takes 1 % of a core. */
 const reportPauseMs = 1;
 const goodbyeTimeoutMs = 1000;
-/** Interval in ms between two sweeps. Each checks some of the claims and drops unused ones. */
+/** Interval in ms between two sweeps. Each sweep checks some of the claims and drops unused ones. */
 const sweepEveryMs = 1_000;
 
 /** Creates this gateway's placement reports and receives the other gateways' reports. Reports share the gauges topic. */
@@ -179,13 +179,13 @@ export class LimitExchange {
     });
   }
 
-  /** Announces that this process is ending, and waits at most one second for the log. */
+  /** Announces that this process is ending, and waits at most one second for the log to store the announcement. */
   async close(): Promise<void> {
     clearInterval(this.#tick);
     this.#tick = undefined;
     clearTimeout(this.#urgent);
     clearImmediate(this.#settling);
-    // Release all waiting requests, because no further tick will come.
+    // Release all waiting requests now, because the timer that does so otherwise has stopped.
     this.#claimant.expire(Number.POSITIVE_INFINITY);
     await within(this.#append(this.#encode(this.#claimant.goodbye(performance.now()))), goodbyeTimeoutMs);
     this.#closing.abort();
@@ -219,7 +219,7 @@ export class LimitExchange {
     const report = decodePlacements(value);
     if (report === undefined) this.#ignored.add('malformed');
     if (report === undefined || report.process === this.#claimant.process) return;
-    // Until it has read back one of its own records, this process may be reading old reports with outdated loads.
+    // Unless this process has just read back a record of its own, it may be reading old reports with outdated loads.
     const isPast = this.#claimant.isCutOff(nowMs);
     this.#options.placements?.receive(isPast ? { ...report, loads: [] } : report);
   }
@@ -266,7 +266,7 @@ export class LimitExchange {
     });
   }
 
-  /** Schedules `settle` for the next turn of the event loop, when the requests released before have been decided. */
+  /** Schedules `settle` for the next turn of the event loop, by when all requests released earlier have been decided. */
   #planSettle(): void {
     if (this.#settling !== undefined || !this.#claimant.mayRelease) return;
     this.#settling = setImmediate(() => {

@@ -7,7 +7,7 @@
 import { clockOffMs } from '../../shared/limits/claims-fold.ts';
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
-/** Maximum number of records whose sending times are kept. More records remain unread only while the log is unreachable. */
+/** Maximum number of send times kept. More records are waiting to be read back only while the log is unreachable. */
 const sentMax = 1000;
 
 export class LogClock {
@@ -21,7 +21,7 @@ export class LogClock {
   aheadMs(nowMs: number, ownMs: number): number {
     const wallAheadMs = ownMs - nowMs;
     const movedMs = wallAheadMs - (this.#wallAheadMs ?? wallAheadMs);
-    // This process's wall clock was changed. Correct the lead by the change until the next record shows the log's time.
+    // This process's wall clock was set, so correct the lead by as much until the next record shows the log's time.
     if (Math.abs(movedMs) > clockOffMs) {
       this.#aheadMs -= movedMs;
       this.#sentMs.clear();

@@ -5,22 +5,22 @@
 import { type GaugeEntry, inFlightWindow } from '../../schemas/records/gauges.ts';
 import type { Cell, LimitName, LimitRow } from '../../shared/limits/claims-rows.ts';
 
-/** Time in ms after which a published entry that has not been read back is published again. */
+/** Time in ms after which an entry about this limit is published again if it has not been read back. */
 const repeatMs = 200;
-/** Interval in ms at which an unchanged amount is published again, for gateways that start reading later. */
+/** Interval in ms at which an unchanged entry is published again, for gateways that start to read the log later. */
 const heldMs = 30_000;
 /** Time in ms after which an unneeded claim is given up. If another process lacks room, the claim is given up at once. */
 const givenUpMs = 5000;
-/** Time in ms for which a process keeps its standing share after it had to refuse a request. */
+/** Time in ms for which a process that refused a request keeps its standing share, even if another process lacks room. */
 const lackingMs = 1000;
 /** Period in ms whose admissions determine how much room is claimed in advance. */
 const recentMs = 1000;
 /** Time in ms for which the limit of a minute is kept after the minute began, in case other gateways' clocks are behind. */
 const windowKeptMs = 63_000;
-/** Maximum number of records, not read back yet, whose claims are kept separately. Beyond it, only the smallest is kept. */
+/** Maximum number of unread records whose claims are kept separately. If there are more, only their smallest is kept. */
 const outstandingMax = 16;
 
-/** State of the process at the time when an entry is made. */
+/** State of the process when it creates an entry about this limit. */
 export interface OwnState {
   /** Number of the last record that this process sent and has read back. */
   readonly readN: number;
@@ -38,7 +38,7 @@ export function limitKey({ subject, window }: LimitName): string {
   return `${window} ${subject}`;
 }
 
-/** When an entry must be published. `with the next` means in the next record, at most a second later. */
+/** When an entry on a limit must be published. `with the next` means in the next record, at most a second later. */
 export type Due = 'no' | 'with the next' | 'at the tick' | 'now';
 
 interface Sent {
@@ -64,7 +64,7 @@ export class OwnLimit {
   /** Weight of the requests waiting for room. */
   waiting = 0;
   #recent = { sinceMs: Number.NEGATIVE_INFINITY, weight: 0, before: 0 };
-  /** Part of the standing share that may be used now. It must not grow while the shares of all processes exceed the limit. */
+  /** Part of the standing share that may be used now. Must not grow while all shares together exceed the limit. */
   level = 0;
   /** Time at which another process was last seen to lack room, in monotonic ms. */
   #contendedMs = Number.NEGATIVE_INFINITY;
@@ -80,7 +80,7 @@ export class OwnLimit {
     this.limit = limit;
   }
 
-  /** Whether this limit can be dropped: its minute is over everywhere, or nothing is in flight and the log shows it. */
+  /** Whether to drop this limit: its minute is over on all clocks, or the log shows that nothing is in flight. */
   isOver(readN: number, wallMs: number): boolean {
     if (this.waiting > 0) return false;
     if (this.window !== inFlightWindow) return this.window + windowKeptMs < wallMs;
@@ -104,7 +104,7 @@ export class OwnLimit {
     this.#refusedMs = nowMs;
   }
 
-  /** Smallest claim among the records that were sent but not read back yet. */
+  /** Smallest claim among the records that were sent but not read back yet, or infinity if there are none. */
   smallestSent(): number {
     let smallest = Number.POSITIVE_INFINITY;
     for (const { claim } of this.#outstanding) smallest = Math.min(smallest, claim);
@@ -123,7 +123,7 @@ export class OwnLimit {
     this.#last = neverSent;
   }
 
-  /** Amount to claim: weight used and waiting, and some free room in advance unless another process lacks room. */
+  /** Amount to claim: the weight used and waiting, plus some free room in advance unless another process lacks room. */
   wanted(
     row: LimitRow | undefined,
     own: Cell | undefined,
@@ -133,7 +133,7 @@ export class OwnLimit {
     const needed = this.used + this.waiting;
     const claim = own?.claim ?? 0;
     const excess = (row?.claimed ?? 0) - this.limit;
-    // If claims and reservations exceed the limit, the room of ended requests is given back and not used for new ones.
+    // If claims and reservations together exceed the limit, room of ended requests is given back instead of used again.
     const most = this.window === inFlightWindow ? left : claim - excess;
     if (most < claim && !isAlone) return Math.max(this.used, Math.min(needed, most));
     if (isAlone || isContended) return needed;
@@ -149,7 +149,7 @@ export class OwnLimit {
     const ageMs = nowMs - atMs;
     if (this.#cannotWait(row, own, { wanted, isUnread, ageMs, isContended: state.isContended })) return 'now';
     const gives = this.yields(state, nowMs);
-    // If this process holds some of the limit, give up its standing share at once.
+    // Do not wait for the next tick if this process holds some of the limit.
     if (gives && !yields) return this.used + claim > 0 ? 'now' : 'at the tick';
     if (isUnread) return ageMs >= repeatMs ? 'at the tick' : 'no';
     const isChanged = this.#isChanged(wanted, gives, ageMs);
@@ -162,20 +162,20 @@ export class OwnLimit {
     return this.used !== used || wanted > claim || (wanted < claim && ageMs >= givenUpMs) || gives !== yields;
   }
 
-  /** Whether to give up the standing share because another process lacks room, or recently did, and this one does not. */
+  /** Whether to give up the standing share, because another process lacks room (or just did) and this one does not. */
   yields({ share, isContended }: OwnState, nowMs: number): boolean {
     if (isContended) this.#contendedMs = nowMs;
     const isLacking = this.window === inFlightWindow && nowMs - this.#refusedMs < lackingMs;
     return share > 0 && nowMs - this.#contendedMs < givenUpMs && !isLacking;
   }
 
-  /** Whether requests would soon have to wait, because more than one request used half of the room claimed in advance. */
+  /** Whether requests would soon have to wait, because several have taken half of the room claimed in advance. */
   #isRunningOut(): boolean {
     const grown = this.used - this.#last.used;
     return grown > 1 && 2 * grown >= this.#last.claim - this.#last.used;
   }
 
-  /** Whether a request waits here, or a request of another process waits for room that this process holds. */
+  /** Whether to publish now, because a request waits here, or one of another process waits for room held here. */
   #cannotWait(
     row: LimitRow | undefined,
     own: Cell | undefined,
@@ -183,7 +183,7 @@ export class OwnLimit {
   ): boolean {
     const { wanted, isUnread, ageMs, isContended } = sent;
     const { claim } = this.#last;
-    // Other processes may have given up room since the log granted less than was claimed.
+    // Claim again, because other processes may have given up room since the log granted less than was claimed.
     if (this.waiting > 0 && (wanted > claim || (!isUnread && canGrow(row, own, this.limit)))) return true;
     // The other process must know how much is used here now, so that it can decide its waiting requests.
     return isContended && (wanted < claim || (claim > 0 && ageMs >= repeatMs));

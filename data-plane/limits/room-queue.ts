@@ -42,7 +42,7 @@ export class RoomQueue {
     else this.#counts.delete(own);
   }
 
-  /** Releases requests that now fit or never can. `ahead` is the weight released for the same limit during this call. */
+  /** Releases requests that now fit or never can. `ahead` is the weight that this call has released for the same limit. */
   settle(verdict: (own: OwnLimit, ahead: number, weight: number) => 'fits' | 'waits' | 'never'): void {
     this.mayFit = false;
     const ahead = new Map<OwnLimit, number>();

@@ -9,9 +9,9 @@ import type { OwnLimit } from './own-limit.ts';
 
 /** Time in ms without reading back one of its own records after which a process counts as cut off. */
 export const cutOffMs = 2000;
-/** Delay in ms between a process's first record and the first minute in which the process is a member. */
+/** Delay in ms between a process's first record and the first minute in which it is a member, with standing shares. */
 const joinMs = 5000;
-/** Time in ms before membership begins by which a process must read back its record. Others then know it or are cut off. */
+/** A process must read back its announcement this long (ms) before joining. All others then know of it or are cut off. */
 const knownMs = cutOffMs + 1000;
 
 export class StandingShare {
@@ -21,7 +21,7 @@ export class StandingShare {
   #from = 0;
   /** Number of the first record that stated `#from`, or 0 if no record has. */
   #fromN = 0;
-  /** Whether the record that stated `#from` was read back early enough. */
+  /** Whether the record that stated `#from` was read back early enough (`knownMs`). */
   #isKnown = false;
 
   constructor(fold: ClaimsFold, process: string) {
@@ -54,7 +54,7 @@ export class StandingShare {
     return this.#fold.has(this.#process, window) ? this.#fold.rows.standingShare(window, limit, row) : 0;
   }
 
-  /** Part of the share that may be used now. It does not grow while the shares of all processes exceed the limit. */
+  /** Part of this process's share that it may use now. Does not grow while all shares together exceed the limit. */
   level(limit: Limit, row: LimitRow | undefined, own: OwnLimit | undefined): number {
     const level = this.#mayUse(limit, row, own) ? this.#fitting(limit, row, own) : 0;
     if (own !== undefined) own.level = level;

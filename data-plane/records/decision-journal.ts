@@ -18,14 +18,14 @@ import { groupHeading, parseId, parseRequests, RecordGroupBuffer, timeCell } fro
 /** Number of decisions after which a group is sent to the writing thread, and the longest time in ms until it is sent. */
 const groupMax = 500;
 const groupMs = 500;
-/** Maximum number of decisions that were sent but not written yet. Further decisions are dropped. */
+/** Maximum number of decisions that the writing thread has not written yet. Further decisions are dropped. */
 const unwrittenMax = 20_000;
 const answerTimeoutMs = 5_000;
 const closeTimeoutMs = 2_000;
-/** Maximum number of simultaneous queries, because each holds a segment in memory. */
+/** Maximum number of simultaneous queries to the journal, because each holds a segment in memory. */
 const asksMax = 4;
 
-/** Limits on recording requests that anyone can send without a key or a turn. A whole day at these rates fits the files. */
+/** Limits on recording requests that anyone can send. A day's requests at these rates fit into the journal's files. */
 const limitsDefault: DecisionLimits = {
   unknown: { burst: 10_000, perSecond: 5 },
   visitor: { burst: 10_000, perSecond: 5 },
@@ -45,7 +45,7 @@ export interface DecisionJournalOptions {
   readonly folder: string;
   /** Name of this gateway, which every decision record contains. */
   readonly gateway: string;
-  /** Share of completed requests that are recorded: one in this many. Other requests are all recorded, within the limits. */
+  /** One in this many completed requests is recorded. All other requests are recorded, within the limits. */
   readonly oneIn: number;
   readonly limits?: DecisionLimits;
 }
@@ -56,7 +56,7 @@ export class DecisionJournal {
   readonly #limits: Readonly<Record<LimitedKind, RateLimit>>;
   readonly #group = new RecordGroupBuffer(groupMax);
   #timer: NodeJS.Timeout | undefined;
-  /** Resolves when every decision sent so far has been written or dropped. */
+  /** Resolves when every decision handed to the writing thread so far has been written or dropped. */
   #writing = Promise.resolve();
   #completed = 0;
   #unwritten = 0;
@@ -82,7 +82,7 @@ export class DecisionJournal {
     return { written: this.#written, dropped: this.#dropped, bytes: this.#log.bytes };
   }
 
-  /** Records the decision on a request that has ended. Never throws. */
+  /** Records the decision on a request that has ended, unless sampling or a limit leaves it out. Never throws. */
   add(record: RequestRecord, recorded: RecordedRequest): void {
     const isPlain = outcomeOf(record) === 'served';
     if (isPlain && this.#options.oneIn > 1 && this.#completed++ % this.#options.oneIn !== 0) return;
@@ -91,7 +91,7 @@ export class DecisionJournal {
     if (this.#hasRoom()) this.#push(recorded);
   }
 
-  /** Records the refusal of a request that was not handled further, such as invalid HTTP. Never throws. */
+  /** Records a request that was refused before it was handled, such as invalid HTTP. Never throws. */
   addEarly(recorded: RecordedRequest): void {
     if (this.#isWithinLimit('unknown') && this.#hasRoom()) this.#push(recorded);
   }
@@ -103,14 +103,14 @@ export class DecisionJournal {
     return false;
   }
 
-  /** Whether the limit on this kind allows another decision. If not, counts it as dropped, to keep room for known callers. */
+  /** Whether this kind's limit allows another decision. If not, it counts as dropped, which keeps room for known callers. */
   #isWithinLimit(kind: LimitedKind): boolean {
     if (this.#limits[kind].tryAcquire()) return true;
     this.#dropped++;
     return false;
   }
 
-  /** Calls `follower` with every decision recorded from now on. Returns a function that stops this. */
+  /** Calls `follower` with every decision recorded from now on. Returns a function that ends the calls. */
   follow(follower: (request: RecordedRequest) => void): () => void {
     this.#followers.add(follower);
     return () => this.#followers.delete(follower);
@@ -144,7 +144,7 @@ export class DecisionJournal {
     return found && parseRequests(found.group)[found.at];
   }
 
-  /** Yields the stored groups that begin before the position, newest first. Throws `JournalSilent`. */
+  /** Yields the stored groups that begin before position `before`, newest first. Throws `JournalSilent`. */
   async *backwards(before: number, sinceMs: number): AsyncIterable<ReadGroup> {
     const written = this.#send();
     const groups = this.#log.backwards(before, sinceMs);
@@ -164,7 +164,7 @@ export class DecisionJournal {
     return this.#options.oneIn;
   }
 
-  /** Yields the decisions since a time, group by group, oldest first. Throws `JournalSilent`. */
+  /** Yields the decisions made since `sinceMs`, group by group, oldest first. Throws `JournalSilent`. */
   async *since(sinceMs: number): AsyncIterable<readonly DecisionRecord[]> {
     const written = this.#send();
     const groups = this.#log.since(sinceMs);
@@ -179,7 +179,7 @@ export class DecisionJournal {
     }
   }
 
-  /** Writes the remaining decisions, but waits at most two seconds for each step. */
+  /** Writes the remaining decisions and closes the files, but waits at most two seconds for each of the two. */
   async close(): Promise<void> {
     const written = this.#send();
     this.#isClosed = true;
@@ -187,7 +187,7 @@ export class DecisionJournal {
     await within(this.#log.close(), closeTimeoutMs);
   }
 
-  /** Sends the current group. Resolves when every decision so far has been written or dropped. */
+  /** Hands the current group to the writing thread. Resolves when every decision so far has been written or dropped. */
   #send(): Promise<void> {
     clearTimeout(this.#timer);
     if (this.#group.count > 0) {
@@ -208,7 +208,7 @@ export class DecisionJournal {
     this.#unwritten -= group.count;
   }
 
-  /** Runs a query, which counts as open until it is answered, because even an abandoned query keeps the disk busy. */
+  /** Runs a query. It counts as open until the disk has answered, because it keeps the disk busy even if abandoned. */
   async #ask<Answer>(question: () => Promise<Answer>): Promise<Answer> {
     if (this.#isClosed || this.#asks >= asksMax)
       throw new JournalSilent('the decision journal is busy or was closed');
@@ -227,6 +227,6 @@ function limitedKindOf({ caller, refusal, operation }: RequestRecord): LimitedKi
     const lists = operation !== undefined && isListing(operation);
     return refusal !== undefined || lists ? 'visitor' : undefined;
   }
-  // If a request without a credential reaches a fenced gateway, it gets 401. With any credential, it gets 503.
+  // A fenced gateway answers any credential with 503. It answers a request without a credential with 401: `unknown`.
   return refusal?.cause === 'fenced' ? 'fenced' : 'unknown';
 }

@@ -36,7 +36,7 @@ test('a sample stays within its limit, treats all kinds evenly, and its weights 
         const requests = own.reduce((sum, each) => sum + each.requests, 0);
         expect(requests).toBeCloseTo(size, 6);
       }
-      // If not all requests are kept, the number of unused places must be smaller than the number of kinds.
+      // If more places are unused than there are kinds, all requests must have been kept.
       if (taken.length < max - of.length) expect(kept.map(({ length }) => length)).toEqual(of);
     }),
     { numRuns: runs({ fast: 60, full: 1000 }) },

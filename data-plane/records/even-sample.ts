@@ -7,17 +7,17 @@ import type { WrittenRequest } from './request-row.ts';
 
 interface Kind {
   seen: number;
-  /** Kept requests of the kind: all of them, or as many as one kind may have. */
+  /** Requests of this kind in the sample: all of them, or as many as one kind may have. */
   readonly kept: WrittenRequest[];
 }
 
 export interface SampledRequest {
   readonly request: WrittenRequest;
-  /** Number of requests of the same kind that this request represents. */
+  /** Number of requests of the same kind for which this sampled request stands. */
   readonly requests: number;
 }
 
-/** Factor by which the sample may exceed its target size before it is cut back. */
+/** Factor by which the sample may exceed its target size before the excess is removed. */
 const growth = 1.25;
 
 export class EvenSample {
@@ -25,7 +25,7 @@ export class EvenSample {
   readonly #random: () => number;
   readonly #kinds = new Map<string, Kind>();
   #kept = 0;
-  /** Maximum number of requests per kind. Only decreases. */
+  /** Maximum number of requests that the sample keeps of each kind. It only ever decreases. */
   #perKind: number;
 
   constructor(max: number, random = Math.random) {
@@ -34,7 +34,7 @@ export class EvenSample {
     this.#random = random;
   }
 
-  /** Adds a request of the kind `name`. If there are already as many kinds as the target size, leaves out new kinds. */
+  /** Adds a request of the kind `name`. Ignores new kinds if there are already as many kinds as the target size. */
   add(name: string, request: WrittenRequest): void {
     const kind = this.#kinds.get(name) ?? this.#begin(name);
     if (kind === undefined) return;
@@ -48,7 +48,7 @@ export class EvenSample {
     if (at < this.#perKind) kind.kept[at] = request;
   }
 
-  /** Returns the sample, which has at most the target size. */
+  /** Returns the sample, which contains no more requests than the target size. */
   taken(): SampledRequest[] {
     this.#cut();
     return [...this.#kinds.values()].flatMap(({ seen, kept }) =>
@@ -83,7 +83,7 @@ export class EvenSample {
   }
 }
 
-/** Largest number of requests per kind with which all kinds together have at most `max` requests. */
+/** Largest number of requests per kind with which all kinds together have no more than `max` requests. */
 function fairLevel(sizes: readonly number[], max: number): number {
   const sorted = sizes.toSorted((one, other) => one - other);
   let left = max;

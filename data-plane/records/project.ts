@@ -40,7 +40,7 @@ export function toAttributes(kind: 'span' | 'nodeSpan', request: RecordedRequest
   return attributes;
 }
 
-/** Builds a decision record. If `request` was stored, its unknown values are null, because it was written as JSON. */
+/** Builds a decision record. A stored request contains null for unknown values, because it was written as JSON. */
 export function toDecisionRecord(request: readonly unknown[], gateway: string): DecisionRecord {
   const decision: Fields = { v: 1, gateway, ms: {}, counters: {} };
   for (const column of columns.decision) {

@@ -23,7 +23,7 @@ function recordOf(n: number, more: Partial<Record<RecordedName, string | number 
   return recordedNames.map((name) => (known as Partial<Record<RecordedName, string>>)[name]);
 }
 
-/** Writes groups of ten records, as another process that has ended would have left them. */
+/** Writes groups of ten records, as an earlier process would have left them. */
 async function write(count: number, segmentBytes: number): Promise<void> {
   const log = new SegmentLog(folder, { heading: groupHeading, segmentBytes });
   for (let from = 0; from < count; from += 10) {
@@ -70,7 +70,7 @@ test('a segment excluded by position or time is not read', async () => {
   expect(files.length).toBeGreaterThan(5);
   const journal = journalOf();
   const newest = await linesOf(requestPages(journal, queryOf({ limit: 10 })));
-  // Puts a folder in place of the oldest file, so that reading it would fail.
+  // Put a folder in place of the oldest file, so that the query fails if it reads that file.
   const oldest = join(folder, files[0] ?? '');
   rmSync(oldest);
   mkdirSync(oldest);

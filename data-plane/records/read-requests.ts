@@ -16,7 +16,7 @@ export interface ReadBounds {
 }
 
 const pageBounds: ReadBounds = { charactersMax: 12 * 1024 * 1024 };
-/** Cost of searching a text, relative to the cost of parsing it. */
+/** Cost of searching a group's text for a match, relative to the cost of parsing it. */
 const searchShare = 1 / 20;
 
 interface Meant {
@@ -24,7 +24,7 @@ interface Meant {
   readonly n: number;
 }
 
-/** Yields each group's matching requests (newest first), its position, and whether the reading limit has been reached. */
+/** Yields each group's matching requests (newest first), the group's position, and whether to stop reading. */
 export async function* meantGroups(
   journal: Pick<DecisionJournal, 'backwards'>,
   query: GatewayQuery,
@@ -51,7 +51,7 @@ function selectRequests(group: ReadGroup, query: GatewayQuery): Meant[] {
 
 export const toJsonLine = (value: object): string => `${JSON.stringify(value)}\n`;
 
-/** Yields rows, and a last line that says where to continue. Throws `JournalSilent`. */
+/** Yields the matching rows, then a line that says where the next page begins. Throws `JournalSilent`. */
 export async function* requestPages(
   journal: DecisionJournal,
   query: GatewayQuery,
@@ -80,12 +80,12 @@ export async function* requestPages(
 
 /** Maximum number of unsent rows per follower. Further rows are only counted as missed. */
 const pendingMax = 1000;
-/** Interval in ms at which rows are sent. They are batched, because sending a batch costs as much as a few hundred rows. */
+/** Interval in ms at which rows are sent. They are batched, because a batch costs as much as a few hundred rows. */
 const gatherMs = 400;
-/** Interval in ms after which something is always sent. If nothing arrives for longer, the connection is lost. */
+/** Maximum time in ms without a line. A client that receives none for longer knows that the connection is lost. */
 const pulseMs = 2000;
 
-/** Yields a row when each request ends, and the number of missed rows, until the signal is aborted. */
+/** Yields a row whenever a request ends, and the number of rows left out, until the signal is aborted. */
 export async function* followedRequests(
   journal: Pick<DecisionJournal, 'follow'>,
   query: GatewayQuery,

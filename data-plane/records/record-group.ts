@@ -5,11 +5,11 @@
 import { type RecordedRequest, recordedNames } from '../../schemas/records/request-record.ts';
 import { idBytes, type RecordGroup } from '../usage/segment-frame.ts';
 
-/** Positions of the id and of the time in a recorded request. */
+/** Position of the request's id, and of its time, in the list of recorded values. */
 const idCell = 0;
 export const timeCell = 1;
 const idPrefix = 'req_';
-/** Position in a request's JSON text at which the id and its closing quote end. The text begins with the id. */
+/** Position after the id and its closing quote in a request's JSON text, which begins with the id. */
 const idEnd = '["req_'.length + 2 * idBytes + 1;
 const textBytesMax = 256 * 1024;
 const [opening, comma, zero] = [0x5b, 0x2c, 0x30];
@@ -19,7 +19,7 @@ const bytesPerCharacter = 3;
 interface GroupText {
   readonly ids: Buffer;
   readonly text: string;
-  /** Names of the fields in the text, in order, as JSON. */
+  /** Names of the fields that each request in `text` contains, in order, as JSON. */
   readonly heading: string;
 }
 
@@ -45,7 +45,7 @@ export class RecordGroupBuffer {
     if (isFull || this.#length + bytesPerCharacter * text.length + 4 > textBytesMax) return false;
     this.#ids.write(String(request[idCell]).slice(idPrefix.length), this.#count * idBytes, 'hex');
     this.#text[this.#length++] = this.#count === 0 ? opening : comma;
-    // Write a 0 in place of the id. Do so byte by byte, because joining strings would copy the text once more.
+    // Write a 0 in place of the id, byte by byte, because joining strings would copy the text once more.
     this.#text[this.#length++] = opening;
     this.#text[this.#length++] = zero;
     this.#length += this.#text.write(text, this.#length);
@@ -54,7 +54,7 @@ export class RecordGroupBuffer {
     return true;
   }
 
-  /** Returns the requests as UTF-8 JSON, with a 0 for each id, and the ids in binary, at half the size. Empties the group. */
+  /** Empties the group and returns its requests as UTF-8 JSON, but their ids separately in binary, at half the size. */
   take(): RecordGroup {
     this.#length += this.#text.write(this.#count === 0 ? '[]' : ']', this.#length);
     const group = {
@@ -70,10 +70,10 @@ export class RecordGroupBuffer {
   }
 }
 
-/** Names of the fields in a request that this build writes, in order, as JSON. */
+/** Names of the fields that this build writes for a request, in order, as JSON. */
 export const groupHeading = JSON.stringify(recordedNames);
 
-/** Parses a stored group and puts the fields in this build's order. Returns no requests if the stored order is unknown. */
+/** Parses a stored group and puts the fields in this build's order. Returns no requests if it does not name its fields. */
 export function parseRequests({ ids, text, heading }: GroupText): unknown[][] {
   if (heading === '') return [];
   const written = JSON.parse(text) as unknown[][];

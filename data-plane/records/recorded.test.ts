@@ -50,7 +50,7 @@ test('no two fields of a record have the same name', () => {
     );
     expect(new Set(names).size, kind).toBe(names.length);
   }
-  // Record groups store the first field, the id, apart from the others, and pages are found by the second field, the time.
+  // Record groups store the first field (the id) separately, and use the second field (the time) to find pages.
   expect(recordedNames.slice(0, 2)).toEqual(['request', 'atMs']);
 });
 
@@ -69,7 +69,7 @@ test.each([
 test('a decision contains the billed usage, the limits’ counts, the first token and the end', () => {
   const decision = toDecisionRecord(kept(), 'g');
   const { usage, ms, served, outcome, at } = decision;
-  // Control planes of version 0.2.0 still read the old name `promptTokens`.
+  // Expect the old name `promptTokens`, which control planes of version 0.2.0 still read.
   expect(decision).toMatchObject({
     promptTokensMax: 40,
     promptTokens: 40,

@@ -19,18 +19,18 @@ import { outcomeOf, type RequestRecord, recordedOutcome } from '../request/reque
 
 /** State of the gateway and its clocks when a request ends. */
 export interface RequestEnd {
-  /** Wall clock, in ms since 1970. */
+  /** Time by the wall clock, in ms since 1970. */
   readonly nowMs: number;
-  /** Monotonic clock, in ms. */
+  /** Time by the monotonic clock, in ms. */
   readonly endMs: number;
   readonly position: number;
-  /** Staged change whose rows the gateway currently reads instead of the usual ones. */
+  /** Staged change whose rows this gateway currently reads instead of the committed ones. */
   readonly overlaid?: OpenOverlay | undefined;
   /** Whether the name belongs to a model in the catalog or the pool, so that it may be recorded. */
   isKnown(model: string): boolean;
 }
 
-/** Maximum length of a refusal's message in a record. Longer ones are cut, because they may contain the caller's text. */
+/** Maximum length of a refusal's message in a record. It is cut because it may quote the caller's text. */
 const messageCharactersMax = 300;
 const causeCharactersMax = 200;
 const faults: readonly unknown[] = keyFaults;
@@ -104,12 +104,12 @@ export function toRecordedRequest(record: RequestRecord, moment: RequestEnd): Re
   const recorded: RecordedRequest[number][] = [];
   // Do not use `map`. V8 treats its result as an array with holes, which takes 50 % longer to write as JSON.
   for (const read of inOrder) recorded.push(read(record, moment));
-  // Drop undefined values at the end, because few requests have the last fields.
+  // Leave out undefined values at the end, because only few requests have values in the last fields.
   while (recorded.at(-1) === undefined) recorded.pop();
   return recorded;
 }
 
-/** Facts about the refusal of a request that was not handled further. Little is known except the refusal itself. */
+/** Facts about a request that was refused before it was handled. Little is known about it except the refusal. */
 export function recordedEarly(
   { requestId, refusal, target }: EarlyRefusal,
   { nowMs, position }: Pick<RequestEnd, 'nowMs' | 'position'>,
@@ -152,7 +152,7 @@ function findKey({ caller, refusal }: RequestRecord): string | undefined {
 
 function findFault({ refusal, caller }: RequestRecord): string | undefined {
   if (refusal?.type !== 'Unauthorized' || caller !== undefined) return undefined;
-  // If a request has two different keys, one may be known, but the record must not blame that key for the refusal.
+  // If two different keys were sent, one of them may be known, but the record must not blame that key for the refusal.
   if (refusal.keyId !== undefined && refusal.cause !== 'two different keys') return undefined;
   return faults.includes(refusal.cause) ? refusal.cause : 'missing';
 }

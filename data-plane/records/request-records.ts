@@ -30,7 +30,7 @@ export class RequestRecords {
     this.#isKnown = (model) => isModelName(lookup, model);
   }
 
-  /** Records a request that ended at `endMs`, by the monotonic clock. Never throws. */
+  /** Records a request that ended at `endMs`, a time by the monotonic clock. Never throws. */
   add(record: RequestRecord, endMs: number): void {
     const { lookup, accessLog, journal, traces } = this.#options;
     const moment = {
@@ -46,7 +46,7 @@ export class RequestRecords {
     traces?.end(record, recorded, endMs);
   }
 
-  /** Records the refusal of a request that was not handled further, such as invalid HTTP. Never throws. */
+  /** Records a request that was refused before it was handled, such as invalid HTTP. Never throws. */
   addEarly(refused: EarlyRefusal): void {
     const { lookup, journal } = this.#options;
     journal?.addEarly(recordedEarly(refused, { nowMs: wallClockMs(), position: lookup.position() }));

@@ -1,4 +1,4 @@
-/** Converts recorded requests to rows for display, and applies filters. Unknown values of a stored request are null. */
+/** Converts recorded requests to rows for display, and filters them. Unknown values of a stored request are null. */
 import type { GatewayQuery, GatewayRow } from '../../schemas/admin/gateway-requests.ts';
 import { refusalKinds } from '../../schemas/api/refusals.ts';
 import { type RecordedName, recordedNames } from '../../schemas/records/request-record.ts';
@@ -9,7 +9,7 @@ import {
   recordedEnds,
 } from '../../schemas/records/verdict.ts';
 
-/** A request as it was recorded, or as it was read from the journal. */
+/** Values of a recorded request, either directly as recorded or as read back from the journal. */
 export type WrittenRequest = readonly unknown[];
 
 const cellOf = Object.fromEntries(recordedNames.map((name, at) => [name, at])) as Record<
@@ -81,7 +81,7 @@ export function toRow(request: WrittenRequest, n?: number): Row {
 
 const compared = ['request', 'type', 'model', 'key', 'node'] as const satisfies readonly RecordedName[];
 
-/** Whether a query may match a request. Only control planes know for sure, because only they find a refused key's owner. */
+/** Whether the query may match the request. Control planes check again, because only they know a refused key's owner. */
 export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
   const { outcome, organisation, slowerThanMs = -1, sinceMs } = query;
   if (compared.some((name) => query[name] !== undefined && query[name] !== request[cellOf[name]]))
@@ -95,7 +95,7 @@ export function isMeant(request: WrittenRequest, query: GatewayQuery): boolean {
   );
 }
 
-/** Organisation that sent the request. Null if there is none, undefined if only the control plane knows the key's owner. */
+/** Organisation that sent the request, null if there is none, or undefined if only the control plane knows it. */
 function readOwner(request: WrittenRequest): string | null | undefined {
   const organisation = readText(request, 'organisation');
   if (organisation !== undefined) return organisation;
@@ -108,7 +108,7 @@ const outcomeTexts: Readonly<Record<RequestOutcome, readonly string[]>> = {
   ended: recordedEnds,
 };
 
-/** Creates a function that tells whether a text may contain a match. Parsing the text would cost twenty times as much. */
+/** Creates a cheap check of whether a group's text may contain a match. Parsing the text costs twenty times as much. */
 export function mayHave(query: GatewayQuery): (text: string) => boolean {
   const { type, model, key, node, outcome } = query;
   const named = [type, model, key, node].filter((each) => each !== undefined).map((each) => [each]);

@@ -12,7 +12,7 @@ import { toDecisionRecord } from './project.ts';
 import { meantGroups, type ReadBounds, toJsonLine } from './read-requests.ts';
 import { readHost, type WrittenRequest } from './request-row.ts';
 
-/** Bound on reading: about 200,000 requests. If there are more, the response says since when the sample is complete. */
+/** Limit on reading: about 200,000 requests. If there are more, the sample covers only the newest and says since when. */
 const sampleBounds: ReadBounds = { charactersMax: 32 * 1024 * 1024 };
 const linesPerTurn = 100;
 
@@ -27,7 +27,7 @@ function requestKind(request: WrittenRequest): string {
   return JSON.stringify([request[organisationCell], readHost(request), request[modelCell]]);
 }
 
-/** Yields one line per sampled request. The last line says since when the sample is complete. Throws `JournalSilent`. */
+/** Yields one line per sampled request, then one that says since when the sample is complete. Throws `JournalSilent`. */
 export async function* requestSample(
   journal: DecisionJournal,
   query: GatewayQuery,

@@ -13,7 +13,7 @@ type Answer = (journal: DecisionJournal, query: GatewayQuery, client: AbortSigna
 
 interface Route {
   readonly answer: Answer;
-  /** Maximum number of responses that may be open at once. */
+  /** Maximum number of responses of this route that may be open at once. */
   readonly openMax: number;
 }
 
