@@ -13,22 +13,22 @@ import { findMember, listMemberships } from '../state/tenants.ts';
 /** Caller of a command: a member, identified by `person`, or an operator if `person` is undefined. */
 export interface Actor {
   readonly person?: string | undefined;
-  /** The operator's id, if known. It appears in records but grants no rights. */
+  /** The operator's id, if known. The log records it as an author, but it grants no rights. */
   readonly operator?: string | undefined;
-  /** The only organisation in which the person may act, because whoever issued the session has no authority over others. */
+  /** If set, the only organisation in which the person may act, because the session's issuer has no authority over others. */
   readonly within?: string | undefined;
-  /** Roles that give the person no rights in this session, because whoever issued the session could not have granted them. */
+  /** Roles that give the person no rights in this session, because the session's issuer could not have granted them. */
   readonly exceptRoles?: readonly Role[] | undefined;
 }
 
 export const operator: Actor = {};
 
-/** Returns the actor's name in records: `operator`, `operator:ID`, or the person's id, which never looks like either. */
+/** Returns the actor's name in the log: `operator`, `operator:ID`, or a person's id, which never looks like the other two. */
 export function actorName({ person, operator: id }: Actor): string {
   return person ?? (id === undefined ? operatorName : `${operatorName}:${id}`);
 }
 
-/** Returns the name under which a caller's work is counted. A session from an organisation's link has a separate name. */
+/** Returns the name under which limits count a caller's work. A session from an organisation's link counts separately. */
 export function callerName({ person, within }: Actor): string {
   return person === undefined ? operatorName : [within, person].join(' ');
 }
@@ -43,13 +43,13 @@ export function membershipsOf(db: Database, actor: Actor): Member[] {
   return all.filter((member) => covers(actor, member));
 }
 
-/** Returns the role with which the actor may act in the organisation, or undefined if there is none. */
+/** Returns the role with which the actor may act in the organisation, or undefined if the actor may not act there. */
 export function findRole(db: Database, actor: Actor, organisation: string): Role | undefined {
   const member = actor.person === undefined ? undefined : findMember(db, organisation, actor.person);
   return member && covers(actor, member) ? member.role : undefined;
 }
 
-/** Throws a `Forbidden` error unless the actor has access. `findOrganisation` returns undefined for a missing resource. */
+/** Throws `Forbidden` unless the actor may act in the resource's organisation, which is undefined if there is no resource. */
 export function authorise(
   db: Database,
   actor: Actor,

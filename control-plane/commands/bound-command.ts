@@ -1,4 +1,4 @@
-/** Binds a command to its context. A large command is planned in advance; the plan is used if the state is unchanged. */
+/** Binds a command to its context. A large command is planned in advance, and again if the state has changed since. */
 import { randomBytes } from 'node:crypto';
 import type { Via } from '../../schemas/events/commit.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -22,7 +22,7 @@ import {
 
 /** Options of a single run of a command, in addition to its definition and input. */
 export interface CommandRequest {
-  /** Derived from the Idempotency-Key, so a repeated request has the same id. */
+  /** Command id, derived from the Idempotency-Key, so that a repeated request gets the same id. */
   readonly id: string;
   readonly actor: Actor;
   readonly why?: string | undefined;
@@ -32,7 +32,7 @@ export interface CommandRequest {
   readonly dryRun?: boolean | undefined;
   /** Whether to skip the guards, and the check that all gateways understand the events. */
   readonly force?: boolean | undefined;
-  /** Returns whether the effect that was computed earlier is still the same. If not, the command fails with `EffectMoved`. */
+  /** Returns whether the effect guard's verdict on the events still holds. If not, the command fails with `EffectMoved`. */
   readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
   /** Returns the tokens used in a period, which the guard on billing periods needs. */
   readonly used?: CommandContext['used'];
@@ -43,7 +43,7 @@ export interface CommandRequest {
   readonly inParts?: boolean | undefined;
 }
 
-/** Thrown if the state has changed since the command's effect was computed. */
+/** Thrown if the state has changed since the command's effect on requests was computed. */
 export class EffectMoved extends CommandError {
   constructor() {
     super('Conflict', 'the state changed while the effect of this command was computed', {
@@ -58,7 +58,7 @@ export interface CommandResult {
   readonly status: 'done' | 'unchanged' | 'repeated' | 'dry-run';
   /** Events that a dry run would write. */
   readonly events?: readonly KnownEvent[];
-  /** Number of events that are not written yet. Absent if there are none. */
+  /** Number of the command's events that a later run must still write. Absent if there are none. */
   readonly remaining?: number;
 }
 
@@ -78,11 +78,11 @@ export interface BoundCommand extends Omit<CommandRequest, 'actor'> {
   /** SHA-256 of the command's canonical text. A repeat must have the same hash. */
   readonly hash: string;
   readonly by: string;
-  /** Throws `CommandError`. Runs first, so that a refused caller learns nothing about other callers' commands. */
+  /** Throws `CommandError` if the actor lacks the rights. Runs first, so that it reveals nothing about other commands. */
   authorise?(): void;
-  /** Prepares the plan in short slices, so that other work can run in between. `plan` reports any errors. */
+  /** Prepares the plan in short slices, so that other work can run in between. If planning fails, `plan` throws the error. */
   planAhead?(): Promise<void>;
-  /** Plans the command from the state at `head` alone. Throws `CommandError`. Called once per attempt. */
+  /** Plans the command from the state at `head` alone, once per attempt to write it. Throws `CommandError`. */
   plan(nowMs: number, head: Head): PlannedCommand;
   /** Responds to a repeated command. `subject` is the id of the resource that the first run created. */
   repeated(subject: string | null): object;
@@ -155,7 +155,7 @@ function* planEvents(...input: Parameters<typeof planInPieces>): Generator<void,
   return yield* sizedPlan(yield* planInPieces(...input));
 }
 
-/** Runs the work and captures its outcome. The function that it returns then returns the result or throws the error. */
+/** Runs the work without throwing. Returns a function that returns the work's result or throws its error. */
 function* settled<Result>(work: Generator<void, Result>): Generator<void, () => Result> {
   try {
     const result = yield* work;

@@ -15,9 +15,7 @@ function needOpen(db: Database, id: string): OpenChange {
   throw new CommandError('NotFound', `there is no change ${id}`, { next: 'headgate change list' });
 }
 
-/**
- * Starts the next wave. After the last wave, completes the change and appends its events, so that every reader folds them.
- */
+/** Returns the events that start the next wave or, after the last one, complete the change and append its own events. */
 export function advancing(open: OpenChange): KnownEvent[] {
   const { id: change, wave } = open;
   if (wave < parseColumn(open.waves).length)

@@ -1,7 +1,7 @@
 /**
  * Writes concurrent commands as a group. Each command is planned on the state that the commands before it leave, and the log
- * receives all commits in one batch. If another writer takes a position, that commit and all later ones are planned again. A
- * decision that was based on a lost commit is never returned, not even a refusal.
+ * receives all commits in one batch. If another writer takes a commit's log position first, that commit and all later ones of
+ * the group are planned again. A decision that was based on such a lost commit is never returned, not even a refusal.
  */
 import { randomUUID } from 'node:crypto';
 import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
@@ -17,11 +17,11 @@ import { type BoundCommand, type CommandResult, EffectMoved, type PlannedCommand
 import { checkMaySign } from './log-signing.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
-/** Number of attempts that may be lost to other writers before a command is refused. */
+/** Maximum number of attempts to write a command. An attempt fails if another writer takes its log position first. */
 const attemptsMax = 12;
 /** Longest time in ms that a command may wait for the log, over all its attempts. */
 export const timeoutMs = 10_000;
-/** Maximum number of commands in a group. All these limits keep planning and folding a group from blocking the event loop. */
+/** Maximum number of commands in a group, so that planning and folding a group does not block the event loop. */
 export const groupMax = 64;
 const groupBytesMax = 256 * 1024;
 const groupPlanMs = 10;
@@ -45,7 +45,7 @@ interface Waiter {
   reject(error: unknown): void;
 }
 
-/** Commit that is prepared to follow the given head. */
+/** Commit that is ready to be appended after `head`. */
 interface NextCommit {
   readonly head: Head;
   readonly bytes: Buffer;
@@ -100,7 +100,7 @@ export class CommandGroups {
         await this.#planAhead();
         await this.#runGroup();
       } catch (error) {
-        // Commands that arrived meanwhile stay in the queue, because they get their own attempt.
+        // Commands that arrived during the failed attempt stay in the queue, because they get an attempt of their own.
         this.#waiting = this.#waiting.filter((waiter) => !before.includes(waiter));
         for (const { reject } of before) reject(error);
       }
@@ -108,7 +108,7 @@ export class CommandGroups {
     this.#isRunning = false;
   }
 
-  /** Re-plans a large command in the queue if its plan is stale, and puts it first, because nothing else writes meanwhile. */
+  /** Plans a queued large command again if its plan is stale. Puts it first, so that no other command changes the state. */
   async #planAhead(): Promise<void> {
     const large = this.#waiting.find(({ command }) => command.planAhead !== undefined);
     if (large === undefined) return;
@@ -133,7 +133,7 @@ export class CommandGroups {
       const seq = record.head.seq + 1;
       if (!isFolded || (outcome && 'unknown' in outcome && fences.length === 0))
         throw outcomeUnknown(waiter.command.id);
-      // Compares bytes, not ids, because another replica may have run the same command and generated a different key value.
+      // Compares record hashes, not ids: another replica may have run the same command but generated a different API key.
       return this.#options.snapshot.journal.commandAt(seq)?.record === record.hash;
     });
     this.#waiting = [...again, ...this.#waiting];
@@ -149,9 +149,9 @@ export class CommandGroups {
   }
 
   /**
-   * Finds out whether appends with an unknown outcome succeeded. Writes a no-op at the position of each, because only the
-   * first record at a position counts. Returns the offsets of the no-ops, or none if the log stayed unavailable until the
-   * deadline.
+   * Finds out whether appends with an unknown outcome succeeded. Appends a no-op for the log position of each. Only the first
+   * record for a position counts, so the outcome is certain once the no-op is in the log. Returns the offsets of the no-ops,
+   * or none if the log stayed unavailable until the deadline.
    */
   async #fence(
     records: readonly { readonly waiter: Waiter; readonly record: WithAnswer<NextCommit> }[],
@@ -190,7 +190,7 @@ export class CommandGroups {
     return undefined;
   }
 
-  /** Waits until the log is folded up to `end`. Returns false if the fold has stopped, because acceptance is then unknown. */
+  /** Waits until the log is folded up to `end`. Returns false if folding fails, because no commit's outcome is then known. */
   async #isFolded(end: number, deadline: number): Promise<boolean> {
     return this.#options.replicator.hasRead(end, remainingMs(deadline)).catch(() => false);
   }
@@ -206,7 +206,7 @@ export class CommandGroups {
     let bytes = 0;
     for (const waiter of waiting.slice(0, groupMax)) {
       if (planned.length > 0 && (bytes >= groupBytesMax || performance.now() > untilMs)) break;
-      // Skips a command with the same id as an earlier one. It becomes a repeat once the earlier one is folded.
+      // Skips a command whose id an earlier command of the group has. It is answered as a repeat once that one is folded.
       if (ids.has(waiter.command.id)) continue;
       const attempt = this.#attempt(waiter, head, fold);
       planned.push(attempt.planned);
@@ -225,7 +225,7 @@ export class CommandGroups {
     try {
       const decided = this.#decide(waiter.command, head);
       if ('status' in decided) return { planned: { waiter, result: decided }, isLast };
-      // If building the response fails, the previewed state contains events of a refused command, so the group must end here.
+      // If building the response fails, the previewed state contains events of a refused command, so the group ends with it.
       isLast = true;
       foldAll(decided, fold);
       const record = { ...decided, answer: decided.answer() };
@@ -236,7 +236,7 @@ export class CommandGroups {
     }
   }
 
-  /** Decides a command for the position after `head`. Returns its result, or the commit to write. */
+  /** Decides a command for the position after `head`. Returns the commit to write, or the result if nothing needs writing. */
   #decide(
     command: BoundCommand,
     head: Head,
@@ -282,14 +282,14 @@ export class CommandGroups {
   }
 }
 
-/** Folds the events into the previewed state, with the same code that will fold their record. */
+/** Folds planned events into the previewed state, with the code that will fold them once they are in the log. */
 function foldAll({ events, context }: Pick<NextCommit, 'events' | 'context'>, fold: PreviewFold): void {
   const [passedOver] = fold(events, context);
   if (passedOver !== undefined)
     throw new Error(`an event of this command would have no effect: ${passedOver}`);
 }
 
-/** Completes a group and returns the commands to retry. A result counts only if all earlier commits were accepted. */
+/** Completes a group's commands and returns those to retry. A result counts only if all commits before it are in the log. */
 function settle(
   group: readonly PlanOutcome[],
   isInChain: (waiter: Waiter, record: NextCommit) => boolean,
@@ -317,7 +317,7 @@ function settle(
   return again;
 }
 
-/** Counts an attempt and returns whether the command may be tried again. If not, rejects it. */
+/** Counts an attempt and returns whether the command may be tried again. If not, rejects the command. */
 function mayTryAgain(waiter: Waiter): boolean {
   waiter.attempts++;
   if (waiter.attempts < attemptsMax) return true;

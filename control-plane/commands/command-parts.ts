@@ -1,5 +1,5 @@
 /**
- * Divides a plan whose events do not fit one commit. Each call writes the first part, and the next call plans the rest again.
+ * Divides a plan whose events do not fit one commit. Each run of a command writes one part, and the next run plans the rest.
  */
 import { commitBytesMax } from '../../schemas/events/commit.ts';
 import { type KnownEvent, toStored } from '../../schemas/events/events.ts';
@@ -23,7 +23,7 @@ export interface SizedPlan {
   readonly sizes: readonly number[];
 }
 
-/** Measures a plan's events. Yields after each one, because there may be many. */
+/** Measures the size in bytes of each event in a plan. Yields after each one, because there may be many. */
 export function* sizedPlan(plan: CommandPlan): Generator<void, SizedPlan> {
   const sizes: number[] = [];
   for (const event of plan.divisible ? plan.events : []) {
@@ -70,7 +70,7 @@ function partEnds(
       begin = mayEnd ?? at;
       ends.push(begin);
       mayEnd = undefined;
-      // Events after the end of the part move to the next part.
+      // The events between the end of the part and this event belong to the next part.
       bytes = sum(sizes.slice(begin, at)) - 1;
     }
     bytes += size;
@@ -78,7 +78,7 @@ function partEnds(
   return sizes.length === 0 ? ends : [...ends, sizes.length];
 }
 
-/** Creates the error. `commits` is the number of commits needed, or undefined if a single event is too large. */
+/** Creates a `CommandTooLarge` error. `commits` is the number of commits needed, or undefined if one event is too large. */
 function tooLarge(bytes: number, commits: number | undefined): CommandError {
   const inParts =
     commits === undefined ? 'one of its changes alone is larger' : `in parts it takes ${commits} commits`;

@@ -1,7 +1,8 @@
 /**
  * Shares a replica's command writer fairly among callers. Each person may use only part of the queue and may send a limited
- * number of commands per minute. The members of an organisation together have a second limit. A group contains one command
- * per person. Operators and the replica itself go first, and only the length of their queue limits them.
+ * number of commands per minute. The members of an organisation together have a second limit. Commands are written in groups,
+ * and a group contains one command per person. Operators and the replica itself go first, and only the length of their queue
+ * limits them.
  */
 import type { Bounds } from '../../schemas/shapes.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -47,7 +48,9 @@ export class CommandShares {
     });
   }
 
-  /** Waits for the caller's turn. Resolves with a function that must be called once to end it, or rejects with `Busy`. */
+  /**
+   * Waits for the caller's turn. Resolves with a function that ends the turn and must be called once. Rejects with `Busy`.
+   */
   turn(caller: QueueCaller): Promise<() => void> {
     return this.#queue.acquire(caller);
   }
@@ -61,7 +64,7 @@ export function commandCaller(actor: Actor, organisation: string | undefined): Q
   return { caller: callerName(actor), organisation };
 }
 
-/** Identifies a caller who begins or ends a session. Sessions have their own share, so commands never block a sign-out. */
+/** Identifies a caller who begins or ends a session. They have their own queue share, so commands never block a sign-out. */
 export function sessionCaller({ person, operator, within }: Actor, id: string): QueueCaller {
   if (person === undefined) return { caller: actorName({ operator }), isFirst: true };
   return {

@@ -59,7 +59,7 @@ export class CommandWriter {
       const definition = chooseForm(of, raw.body);
       this.#shares.countPerson(actor, findBounds(db));
       const input = parseInput(definition, raw);
-      // Parsing and hashing a very large body each take a whole turn of the event loop.
+      // Parsing and hashing a very large body each take a whole turn of the event loop, so let other work run in between.
       if (definition.plansAhead) await nextTurn();
       const authorise = (): void => authoriseCommand(definition, db, input, actor);
       await this.#checkBeforeTurn(authorise);
@@ -71,12 +71,12 @@ export class CommandWriter {
     });
   }
 
-  /** Writes events of this replica itself. `events` computes them from the state at the head. Rejects with `CommandError`. */
+  /** Writes this replica's events. `events` computes them from the state at the log's head. Rejects with `CommandError`. */
   write(id: string, by: string, events: () => readonly KnownEvent[], via?: Via): Promise<void> {
     return this.#asCommand(id, () => this.#write(theReplica, { id, by, via }, events));
   }
 
-  /** Writes the beginning or end of a session. If `events` throws, the call is refused before it counts against a share. */
+  /** Writes the events that begin or end a session. If `events` throws, the call is refused before it joins the queue. */
   writeOfSession(
     actor: Actor,
     { id, by }: { readonly id: string; readonly by: string },
@@ -106,7 +106,9 @@ export class CommandWriter {
     }
   }
 
-  /** Runs the check before queueing. If it fails, reads the log to its end and checks again, because the state may lag. */
+  /**
+   * Runs the check before queueing. If it fails, catches up with the log and runs it again, because the state may be behind.
+   */
   async #checkBeforeTurn(check: () => void): Promise<void> {
     try {
       check();

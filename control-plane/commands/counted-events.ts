@@ -1,4 +1,4 @@
-/** Table of all event types: their effect on requests, and what they add or remove. A missing type does not compile. */
+/** All event types, with their effect on requests, and the resources they add or remove. A missing type fails the build. */
 import { dayMs } from '../../schemas/durations.ts';
 import type { EventTypeName } from '../../schemas/events/event-definitions.ts';
 import type { EventData, KnownEvent } from '../../schemas/events/events.ts';
@@ -23,7 +23,7 @@ export const cardinalityLimits = {
 
 type BoundName = keyof typeof cardinalityLimits | 'activeKeysPerOrganisation' | 'keysPerOrganisation';
 
-/** Advice to the operator for each bound that can be reached. */
+/** Advice to the operator on what to do when a bound has been reached. */
 export const roomFor: Readonly<Record<BoundName, string>> = {
   organisations: 'remove unused organisations',
   keys: 'revoke unused keys: revoked and expired keys do not count',
@@ -130,7 +130,7 @@ function removedOrganisation(db: Database, id: string): Removal[] {
 
 const keysOnDays = 'SELECT coalesce(sum(keys), 0) FROM key_count WHERE organisation = ?';
 
-/** Counts the active keys of one organisation or of all. Keys that expire today are examined only if the bound is reached. */
+/** Counts active keys of one organisation or of all. Omits keys that expired today only if the count exceeds the bound. */
 function activeKeys(name: BoundName, nowMs: number, organisation = ''): Bound {
   const today = dayNumber(nowMs);
   const sql = `${keysOnDays} AND day >= ?`;
@@ -190,7 +190,7 @@ export const countedEvents: { readonly [Name in EventTypeName]: CountedEvent<Eve
     ],
   },
   'key.revoked': { answers: 'meant', removes: (_db, { id }) => [['key', id]] },
-  // A key is forgotten only after it has ended, so no request has a different outcome.
+  // A key is forgotten only after it has ended. Its requests are refused before and after, so the event changes nothing.
   'key.forgotten': { answers: 'nothing' },
   'usage.adjusted': { answers: 'refuses' },
   'stack.created': {
@@ -232,8 +232,7 @@ export const countedEvents: { readonly [Name in EventTypeName]: CountedEvent<Eve
   'session.ended': { answers: 'nothing' },
   checkpoint: { answers: 'nothing' },
   no_op: { answers: 'nothing' },
-  // Staging itself refuses nothing. Waves are checked by the change watch, and completion is followed by the change's own
-  // events.
+  // Staging a change refuses nothing yet. The change watch checks its waves, and its own events follow its completion.
   'change.staged': { answers: 'nothing' },
   'change.advanced': { answers: 'serves' },
   'change.withdrawn': { answers: 'serves' },

@@ -56,7 +56,7 @@ export interface CommandContext {
    * Whether nothing will be written. One-time fields such as key values are then left out, because they would never be valid.
    */
   readonly dryRun?: boolean | undefined;
-  /** Returns the tokens that count against the allowance of a period. */
+  /** Returns the number of tokens that count against an organisation's allowance in a period. */
   readonly used?: PeriodFacts['used'];
   /** Returns the last hour's requests for a model that the nodes of a place could have answered. */
   readonly served?: ((place: PlaceKey, model: string) => PlaceTraffic) | undefined;
@@ -72,11 +72,11 @@ export interface CommandInput<Params = unknown, Body = unknown> {
 export interface CommandPlan {
   /** Events to write. The list is empty if there is nothing to change. */
   readonly events: readonly KnownEvent[];
-  /** Id of the created resource, unless the input contains it. */
+  /** Id of the resource that the command creates. Absent if the input contains the id. */
   readonly subject?: string;
   /** Additional fields of the response, next to those of the resource. */
   readonly extra?: object;
-  /** Fields that only the response to the first run contains. */
+  /** Secret fields, such as the value of a new key, which only the response to the first run contains. */
   readonly secret?: { readonly value: string } | { readonly items: readonly { readonly value: string }[] };
   /** Refusals by guards that were overridden with force. */
   readonly warnings?: readonly string[];
@@ -84,17 +84,17 @@ export interface CommandPlan {
   readonly divisible?: Divisible;
 }
 
-/** Rules for dividing a plan into several commits. The commits must stay valid in order, whatever others write in between. */
+/** Rules for dividing a plan into several commits. Each commit must be valid after the one before, whatever others write. */
 export interface Divisible {
-  /** Whether a part may begin with the event at this index. */
+  /** Whether a part of the plan may begin with the event at this index. */
   mayBegin(at: number): boolean;
-  /** Returns the plan's `extra` for the events before this index. */
+  /** Returns the additional response fields for a part that ends just before the event at this index. */
   extra(end: number): object;
 }
 
 /** Decides a command and builds its response. */
 interface Decider<Params, Body> {
-  /** Finds the organisation concerned, if the resource exists. Required if members may run the command. */
+  /** Finds the organisation that owns the resource, if the resource exists. Required if members may run the command. */
   findOrganisation?(db: Database, input: CommandInput<Params, Body>): string | undefined;
   decide(
     db: Database,
@@ -196,7 +196,7 @@ export function planCommand(
   return atOnce(planInPieces(definition, db, input, context));
 }
 
-/** Plans like `planCommand` but yields between pieces. If the state changes in between, the result must be discarded. */
+/** Plans like `planCommand` but yields often, to let other work run. If the state changes meanwhile, discard the result. */
 export function* planInPieces(
   definition: CommandDefinition,
   db: Database,

@@ -47,7 +47,7 @@ interface EndedKey {
 
 /** Lists keys that ended at or before `untilMs`, starting with those that ended first. */
 function endedKeys(db: Database, untilMs: number): EndedKey[] {
-  // The log may contain a revocation before its key. Until the key arrives, the row has no organisation and must stay.
+  // The log may contain a key's revocation before its creation. Until the creation arrives, the row must stay.
   return all<EndedKey>(
     db,
     `SELECT id, organisation, name FROM api_key WHERE ${keyEndSql} <= ? AND organisation IS NOT NULL
@@ -77,7 +77,7 @@ export class EndedKeys {
     await this.#running;
   }
 
-  /** Removes up to one commit of ended keys and returns their number. Rejects with `CommandError`. */
+  /** Removes the rows of ended keys, at most one commit of them, and returns their number. Rejects with `CommandError`. */
   async forget(): Promise<number> {
     const { name, snapshot, writer } = this.#options;
     const untilMs = this.#endedUntilMs();
@@ -105,7 +105,7 @@ export class EndedKeys {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const forgotten = await this.#tried();
-      // After this process starts, the log must be read before the first removal.
+      // After a start, nothing can be removed until the log has been read, so only then does 0 mean that the work is done.
       const isDone = forgotten === 0 && this.#endedUntilMs() !== undefined;
       await sleep(isDone ? restMs : pauseMs, signal);
     }

@@ -69,7 +69,7 @@ function planTiers(db: Database, fleet: Fleet, plan: FleetPlan, prune: boolean):
   }
   for (const before of present) {
     if (listed.includes(before.id)) continue;
-    // The document does not list this tier, but one of the listed tiers may have taken its rank.
+    // The document does not list this tier, but a listed tier may have taken its rank, so this tier may need a new one.
     const models = selection(before.models);
     const after = { ...before, models, rank: ranks.get(before.id) ?? before.rank };
     plan.put('tier', before.id, before, after, { type: 'tier.set', data: after });

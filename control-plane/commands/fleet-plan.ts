@@ -54,9 +54,7 @@ export class FleetPlan {
     return this.#changes;
   }
 
-  /**
-   * Steps in execution order. All resources are set before any is removed, so that a node can leave a stack that is removed.
-   */
+  /** Steps in execution order. Resources are set before any is removed, so that nodes leave a stack before it is removed. */
   get steps(): readonly FleetStep[] {
     const removals = removalOrder.flatMap((kind) =>
       this.#removals.filter(({ change }) => change.kind === kind),

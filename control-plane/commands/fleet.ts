@@ -20,7 +20,7 @@ export const fleetCommands = defineCommands({
         events: steps.map(({ event }) => event),
         extra: { changes },
         divisible: {
-          // An organisation's members stay in one part, so that the organisation never lacks an owner in between.
+          // Never divide an organisation's members between two commits, because it would lack an owner after the first one.
           mayBegin: (at) => steps[at]?.event.type !== 'member.set',
           extra: (end) => ({ changes: steps.slice(0, end).map(({ change }) => change) }),
         },

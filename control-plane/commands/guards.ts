@@ -20,7 +20,7 @@ import {
   roomFor,
 } from './counted-events.ts';
 
-/** Throws a `Conflict` error if events would exceed a bound on resources. Resources that they remove are not subtracted. */
+/** Throws `Conflict` if events would exceed a bound on resources. Resources that these events remove are not subtracted. */
 export function* checkCardinality(
   db: Database,
   events: readonly KnownEvent[],
@@ -69,7 +69,7 @@ export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Gen
     yield;
   }
   for (const { type, data } of events) {
-    // The node moves to another place before its old place is removed, so it is not lost.
+    // A node that these events register at another place survives the removal of its old place.
     if (type === 'node.registered') removed.node.delete(data.id);
   }
   for (const kind of kinds) {
@@ -86,7 +86,7 @@ export function* guardRemovals(db: Database, events: readonly KnownEvent[]): Gen
 export interface PeriodFacts {
   readonly nowMs: number;
   readonly force?: boolean | undefined;
-  /** Returns the tokens that count against the allowance, without adjustments. If absent, the guard does nothing. */
+  /** Returns the tokens that count against an allowance, without adjustments. If absent, the period guard does nothing. */
   readonly used?: ((organisation: string, period: string) => number) | undefined;
 }
 

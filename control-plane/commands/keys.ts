@@ -44,7 +44,7 @@ function createdKey(
   };
 }
 
-/** Returns the organisation of all items, or undefined if they name several, which only an operator may do. */
+/** Returns the organisation shared by all items, or undefined if they name several. Only an operator may name several. */
 function organisationOfAll(db: Database, items: readonly NewKey[]): string | undefined {
   const [first, ...others] = new Set(items.map(({ organisation }) => organisation));
   return first === undefined || others.length > 0 ? undefined : findOrganisation(db, first)?.id;

@@ -4,7 +4,9 @@ import { CommandError } from '../core/command-error.ts';
 
 const guide = 'see docs/security.md, "Signatures"';
 
-/** Throws an error, which aborts startup, if the key and the log's signers do not match. Its message says what to do next. */
+/**
+ * Throws an error that aborts startup if the replica's key and the log's signers do not match. The message says what to do.
+ */
 export function checkSigner(
   signers: readonly string[],
   signer: Signer | undefined,

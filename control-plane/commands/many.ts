@@ -4,14 +4,14 @@ import { CommandError } from '../core/command-error.ts';
 
 const detailsMax = 200;
 
-/** Derives further ids from the first one, so that a repeat of the command, which knows the first, gets the same ids. */
+/** Derives further ids from the first one, so that a repeated command, whose first id is in the log, gets the same ids. */
 export function numberedIds(kind: string, first: string, count: number): string[] {
   const others = Array.from({ length: count - 1 }, (_, index) => derivedId(kind, `${first} ${index + 1}`));
   return [first, ...others];
 }
 
 export interface ItemReference {
-  /** Name of the item's field that contains the id. */
+  /** Name of the field in each item that contains the resource's id. */
   readonly field: string;
   readonly what: string;
   /** The CLI's word for this kind of resource. */

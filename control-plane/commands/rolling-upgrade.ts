@@ -1,4 +1,4 @@
-/** Refuses critical events until every gateway knows them, because a gateway on an older build would stop folding. */
+/** Refuses critical events until all gateways know their types, because a gateway on an older build would stop folding. */
 import { foldVersionNeeded, type KnownEvent } from '../../schemas/events/events.ts';
 import { CommandError } from '../core/command-error.ts';
 
@@ -15,7 +15,7 @@ export function checkReaders(
   lowest = 1,
 ): void {
   const needed = Math.max(0, ...events.map(foldVersionNeeded));
-  // Every build in use knows events of the lowest version.
+  // All builds in use know the events of the lowest fold version, so no gateway needs to be checked.
   if (needed <= lowest) return;
   const known = readers();
   if (known === undefined)

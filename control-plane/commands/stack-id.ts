@@ -1,4 +1,4 @@
-/** Generates ids of stacks, `stk-<word>-<word>-<suffix>`: 6.9 billion DNS labels. The log ensures that each is used once. */
+/** Generates stack ids, the DNS labels `stk-<word>-<word>-<suffix>`, 6.9 billion in all. The log accepts each id only once. */
 import { type RandomSource, randomText } from '../../shared/ids/api-key.ts';
 
 const qualities = words(`

@@ -1,4 +1,4 @@
-/** Decides commands on stacks, the pool and their models. If two replicas generate one id, the log accepts only the first. */
+/** Decides commands on stacks, the pool and their models. If two replicas generate the same id, the log accepts only one. */
 import type { RandomSource } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';

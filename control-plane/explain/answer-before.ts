@@ -10,7 +10,7 @@ export interface AnswerBefore {
   /** Position of the log for which `now` is the answer. */
   readonly at: number;
   readonly now: ExplainedVerdict;
-  /** Positions just before the commits that decided the answer, newest first. The answer probably differed at one of them. */
+  /** Positions just before the commits that caused the current answer, newest first. The answer probably differed there. */
   readonly candidates: readonly number[];
   readonly view: StateView;
 }
@@ -18,7 +18,7 @@ export interface AnswerBefore {
 const candidatesMax = 3;
 
 /**
- * Finds the last different answer. Calls `answerAt` at most about fifty times, each time for a past state from `begin` on.
+ * Finds the last position before `at` with a different answer. Calls `answerAt` about fifty times at most, from `begin` on.
  */
 export function answerBefore(
   { at, now, candidates }: Omit<AnswerBefore, 'view'>,

@@ -1,4 +1,4 @@
-/** Finds the event of a commit that set a given row, and returns its type, author and reason. */
+/** Finds out which event in a commit set a given row, and returns its type, author and reason. */
 
 import { createHash } from 'node:crypto';
 import { type Commit, parseCommit } from '../../schemas/events/commit.ts';
@@ -25,7 +25,7 @@ function findEventType({ events }: Commit, { table, id, mark }: Read): string {
   // A tier's models are set by the same event as the tier.
   const of = table === 'tier_model' ? 'tier' : table;
   const found = ofRow.findLast(({ type }) => explains(type, of, mark)) ?? ofRow.at(-1);
-  // Rows of a removed organisation or stack have no event of their own, because they are removed with it.
+  // The rows of a removed organisation or stack are removed with it and have no event of their own, so report the removal.
   return (found ?? events.findLast(({ type }) => type.endsWith('.removed')) ?? events[0])?.type ?? 'no_op';
 }
 
@@ -40,10 +40,10 @@ function isAbout(data: unknown, table: string, id: string): boolean {
 
 const recordsPerRead = 50;
 
-/** Reads a commit from the log, or returns undefined if the fold did not accept that record. Throws errors from `tail`. */
+/** Reads a commit from the log. Returns undefined if the state does not contain it. Throws the errors of the log's `tail`. */
 async function findCommit(log: ControlLog, snapshot: Snapshot, seq: number): Promise<Commit | undefined> {
   if (seq < 1 || seq > snapshot.seq) return undefined;
-  // Reading can start here, because there is at least one record per commit between this commit and the head.
+  // The commit is not after this offset, because each later commit takes up at least one record before the head.
   const last = snapshot.headOffset - (snapshot.seq - seq);
   const first = Math.min(seq - 1, last);
   const folded = snapshot.journal.commandAt(seq)?.record;
@@ -57,7 +57,7 @@ async function findCommit(log: ControlLog, snapshot: Snapshot, seq: number): Pro
   return undefined;
 }
 
-/** Whether the record was folded. For commits older than the journal, their position alone is trusted. */
+/** Whether the fold accepted the record. The journal has no hashes of old commits, so their position alone is trusted. */
 function isFolded({ value }: LogRecord, folded: string | undefined): boolean {
   return folded === undefined || createHash('sha256').update(value).digest('hex') === folded;
 }

@@ -1,6 +1,4 @@
-/**
- * Finds the commit that set or removed a row. Uses the row's marks in the current state, and its versions in a past state.
- */
+/** Finds the commit that set or removed a row: in the current state by the row's marks, in a past one by its versions. */
 import { type Database, prepare } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import {
@@ -17,10 +15,10 @@ export interface SetAt {
   readonly removed: boolean;
 }
 
-/** Maximum number of versions to read. It is reached only if a row changes often while the wanted aspect never does. */
+/** Maximum number of versions to read. It is reached only if a row changes often but the columns in question never do. */
 const versionsMax = 20_000;
 
-/** Finds when a row was last set or removed, if that is known. `key` contains the key columns, separated by `/`. */
+/** Finds the commit that last set or removed a row, if it is known. `key` contains the key columns, separated by `/`. */
 export function findSetCommit(
   db: Database,
   table: TableName,
@@ -30,7 +28,7 @@ export function findSetCommit(
   const spec: TableSpec = tableSpecs[table];
   const columns = spec.marks && Object.hasOwn(spec.marks, mark) ? spec.marks[mark] : undefined;
   const isPast = hasVersions(db);
-  // Every row has versions, but only some aspects of rows have marks.
+  // A past state knows when any row was set. Otherwise, only aspects of a row with columns of their own can be traced.
   if (columns === undefined && !(isPast && mark === 'set_at')) return undefined;
   const parts = splitKey(table, key);
   const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
@@ -39,7 +37,7 @@ export function findSetCommit(
     : setAtMark(db, table, { where, parts, mark, key });
 }
 
-/** Whether this is a past state, which consists of views over all versions of the rows. */
+/** Whether the database shows a past state, which consists of views over all versions of the rows. */
 function hasVersions(db: Database): boolean {
   return db.prepare("SELECT 1 FROM temp.sqlite_master WHERE name = 'position'").get() !== undefined;
 }
@@ -81,7 +79,7 @@ function setAtVersion(
   return found && { seq: found.set_seq, removed: false };
 }
 
-/** Whether the later version directly follows this one and leaves the aspect unchanged. */
+/** Whether the later version of a row directly follows this one and leaves the given columns unchanged. */
 function isContinued(version: Version, later: Version, columns: readonly string[]): boolean {
   if (columns.length === 0 || version.end_seq !== later.set_seq) return false;
   return columns.every((column) => version[column] === later[column]);

@@ -1,4 +1,4 @@
-/** Describes a decision on one state: its steps, and the commits behind each step. It can also run on the history thread. */
+/** Describes how one state decides a request: its steps, and the commits behind each. Can also run on the history thread. */
 
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
@@ -35,7 +35,7 @@ export interface DescribedStep {
 }
 
 export interface DescribedDecision {
-  /** Log position of the state. */
+  /** Log position of the state on which the request was decided. */
   readonly seq: number;
   /** Verdict recorded by the gateway if there is a record, otherwise the verdict of the rules. */
   readonly verdict: ExplainedVerdict;
@@ -45,11 +45,11 @@ export interface DescribedDecision {
   /** Whether the rules lead to the same result as the record. */
   readonly same: boolean;
   readonly steps: readonly DescribedStep[];
-  /** Id of an open change that affects one of these rows but is not included in this state. */
+  /** Id of an open change that affects the rows behind the decision but is not included in this state. */
   readonly unreached?: string | undefined;
 }
 
-/** Returns all steps to show, in order. Steps that were not decided are marked as skipped. */
+/** Returns all steps to show, in order. Steps that the request did not reach are marked as skipped. */
 function ladder(
   question: Question,
   { trace, verdict }: TracedVerdict,
@@ -68,7 +68,7 @@ function ladder(
     (name): Step => (unread.has(name) ? undefined : found.get(name)) ?? skippedStep(name),
   );
   const shape = names.indexOf('shape');
-  // The body is read only if the decision needs token counts. Otherwise this step stays skipped.
+  // A gateway reads the body only if the decision needs token counts. Otherwise the step `shape` stays skipped.
   if (shape !== -1 && found.has('plan') && !unread.has('shape'))
     asked[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
   return record === undefined ? asked : asRecorded(asked, record);
@@ -100,7 +100,7 @@ function isRefusedOwn({ step, result }: Step): boolean {
   return step === 'own nodes' && result === 'refused';
 }
 
-/** Marks the step `own nodes` as skipped if the organisation has no nodes, because having none is no reason for a refusal. */
+/** Marks the step `own nodes` as skipped if the organisation has no nodes, because it then cannot explain a refusal. */
 function withoutOwn(step: Step, of: StepContext): Step {
   const place = String(step.facts['place']) as PlaceKey;
   if (!isRefusedOwn(step) || of.nodesAt(place).length > 0) return step;
@@ -129,7 +129,7 @@ export function decideAnswerWithLookup(lookup: Lookup, question: Question): Rule
 
 /**
  * Returns the steps that determine the answer. If the request is served, this is the step that supplied the node. Otherwise
- * it is the refusing step, with refused routes before it.
+ * it is the refusing step, after the steps that found no node.
  */
 function deciding(asked: readonly Step[], isServed: boolean): readonly Step[] {
   if (isServed)
@@ -189,7 +189,7 @@ function readsChange(overlaid: OpenOverlay, marks: readonly Read[]): boolean {
   return marks.some(({ table, id }) => overlaid.has(table, id));
 }
 
-/** Refers to the commit that staged the open change. */
+/** Blames the commit that staged the open change, because the change's own events are not in the log yet. */
 const staging: Read = { table: 'change', id: openSlot, mark: 'staged_at' };
 
 function withSeqs(

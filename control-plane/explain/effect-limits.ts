@@ -1,4 +1,6 @@
-/** Lists limits that a change lowers, with the peak use of each, because recorded requests do not show effects on bursts. */
+/**
+ * Lists limits that a change lowers, with the peak use of each, because re-deciding recorded requests does not show bursts.
+ */
 import type { LoweredLimit } from '../../schemas/admin/effect.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -16,7 +18,7 @@ const columns = {
 } as const;
 const fields = Object.keys(columns) as (keyof typeof columns)[];
 
-/** Limits by their names in a fleet document. The value `null` means unlimited. */
+/** Limits by the names that a fleet document uses. The value `null` means unlimited. */
 type Limits = Readonly<Record<string, number | null>>;
 /** Known peak use of each limit, by organisation. Visitors are listed under `visitorsSubject`. */
 export type Peaks = ReadonlyMap<string, Readonly<Record<string, number>>>;
@@ -63,7 +65,7 @@ function isLower(to: number, from: number | null): boolean {
 
 interface LimitScope {
   readonly peaks: Peaks;
-  /** If set, only this organisation is considered. */
+  /** If set, only the limits on this organisation are compared. */
   readonly only?: string | undefined;
 }
 

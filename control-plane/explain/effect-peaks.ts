@@ -1,10 +1,12 @@
-/** Peak use of limits in the last hour. Requests per minute come from gateways' counters, the rest from decisions. */
+/**
+ * Peak use of limits in the last hour. Requests per minute come from gateways' counters, other uses from recorded decisions.
+ */
 import { readPromptTokensMax, type SeenLimit } from '../../schemas/records/decisions.ts';
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Peaks } from './effect-limits.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
-/** Computes the peak use by subject. `counted` contains the peak number of requests per minute by organisation. */
+/** Computes the peak use of limits for each organisation. `counted` has each one's peak number of requests per minute. */
 export function computePeaks(
   counted: ReadonlyMap<string, number>,
   records: readonly SampledDecision[],
@@ -45,7 +47,7 @@ function recordedUses(record: SampledRecord): PeakUse[] {
   ];
 }
 
-/** Returns the actual use if it was recorded. `compared` also includes what other gateways might be using. */
+/** Returns the actual use if it was recorded. Otherwise returns `compared`, which includes possible use by other gateways. */
 function actualUse(use: SeenLimit | undefined, compared: number): number {
   return use === undefined ? compared : use.here + (use.elsewhere ?? 0);
 }

@@ -1,6 +1,6 @@
 /**
- * Decides recorded requests of the last hour again, before and after a change. Each recorded request represents several
- * requests. `decided` is the number of recorded requests; all other counts refer to the represented requests.
+ * Decides recorded requests of the last hour again, before and after a change. The records are a sample, so each one
+ * represents several requests. `decided` is the number of records; all other counts refer to the represented requests.
  */
 import type { Effect, RecordedGroup } from '../../schemas/admin/effect.ts';
 import type { OperationKind } from '../../schemas/api/operations.ts';
@@ -10,7 +10,7 @@ import { type Question, questionFromRecord } from './question.ts';
 import type { SampledDecision, SampledRecord } from './sampled.ts';
 
 const sharedHost = 'shared';
-/** Maximum number of groups in an answer. `examplesMax` limits the examples per group. */
+/** Maximum number of groups in a response. `examplesMax` limits the example ids in each group. */
 const groupsMax = 200;
 const examplesMax = 5;
 
@@ -37,7 +37,7 @@ export interface TurnedRequests extends ServedRequests {
   readonly to: AnswerLabel;
 }
 
-/** Omits organisations and keys that the command intends to refuse. Traffic reports do not contain keys. */
+/** Omits callers that the command intends to refuse. Traffic reports name no keys, so only their organisations are checked. */
 export function notMeant<Reported extends { readonly organisation: string }>(
   records: readonly SampledDecision[],
   reported: readonly Reported[],
@@ -52,7 +52,7 @@ export function notMeant<Reported extends { readonly organisation: string }>(
   };
 }
 
-/** Returns recorded requests that are served before the change. Requests that are already refused do not matter. */
+/** Returns the recorded requests that are served before the change. The change cannot cause the refusal of any others. */
 export function* recordedAnswers(
   before: Answers,
   records: readonly SampledDecision[],
@@ -69,12 +69,12 @@ export function* recordedAnswers(
   return found;
 }
 
-/** Minimum number of questions decided in one turn of the event loop. Deciding so few delays other callers very little. */
+/** Minimum number of requests decided in one turn of the event loop. Other callers hardly notice so few. */
 const pieceMin = 500;
 /** Maximum total time in ms for rebuilding the changed state, which happens once per piece. */
 const remadeMsMax = 300;
 
-/** Splits requests into pieces. `madeMs` is the time for rebuilding the changed state, which happens for each piece. */
+/** Splits requests into pieces. `madeMs` is the time for rebuilding the changed state, which each piece needs. */
 export function* splitIntoPieces(
   served: readonly ServedRequests[],
   madeMs: number,
@@ -94,12 +94,12 @@ export function findTurnedRequests(after: Answers, served: readonly ServedReques
   return turned;
 }
 
-/** Whether only rules decided the request. A change of rules cannot affect other requests. */
+/** Whether rules alone decided the request. If not, a change to the rules cannot change its outcome. */
 function isDecidedByRules({ stage }: SampledRecord): boolean {
   return stage === 'admission' || stage === 'answer';
 }
 
-/** Whether the caller is unknown. Anyone can send many such requests, and hide the ones that a change would refuse. */
+/** Whether the caller is unknown. Anyone can send many such requests, to hide the real ones that a change would refuse. */
 function isOfNobody({ key, organisation, visitor }: SampledRecord): boolean {
   return (key ?? organisation ?? visitor) === undefined;
 }
@@ -123,7 +123,7 @@ export function recordedEffect(
   };
 }
 
-/** Lists organisations that have served requests before the change but none after it. */
+/** Lists organisations whose requests are served before the change and all refused after it. */
 function findLostOrganisations(
   served: readonly ServedRequests[],
   turned: readonly TurnedRequests[],

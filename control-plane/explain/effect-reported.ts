@@ -1,4 +1,4 @@
-/** Decides requests at gateways whose records cannot be read. The requests are taken from traffic reports instead. */
+/** Decides requests at gateways that do not return decision records. Builds the requests from traffic reports instead. */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import { type Answers, isServed } from './answer-labels.ts';
 import type { ServedRequests } from './effect-recorded.ts';
@@ -16,7 +16,7 @@ export interface ReportedRequests {
   readonly perMinute: number;
 }
 
-/** Operations to try in order, because reports do not contain the operation. The first one that is served is assumed. */
+/** Operations to try in order, because reports do not name the operation. Assumes the first one that would be served. */
 const operations = ['chat', 'messages', 'rerank'] as const;
 
 /** Decides reported requests on the state before the change, in one turn of the event loop, and returns the served ones. */
@@ -44,7 +44,7 @@ function servedAs({ organisation, stack, model, requests }: ReportedRequests) {
   };
 }
 
-/** Builds a request for one token, because reports do not contain the prompt's length. */
+/** Builds a request for a single token, because reports do not contain prompt lengths. */
 function toQuestion(
   { organisation, stack, model, perMinute }: ReportedRequests,
   operation: (typeof operations)[number],
@@ -65,7 +65,7 @@ function toQuestion(
   return { facts, counters, fenced: false, outboxFull: false, nowMs };
 }
 
-/** Returns counters as if the hour's requests had been evenly distributed. */
+/** Returns the counters that a request would meet if the hour's requests had been evenly distributed. */
 function evenCounters(windowUsed: number, byVisitors: number): CounterFacts {
   const none = { inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
   return { ...none, windowUsed, visitors: { windowUsed: byVisitors, inFlight: 0, tokens: 0 } };

@@ -37,7 +37,7 @@ export interface EffectQuestion {
   readonly busiest?: ReadonlyMap<string, number> | undefined;
   /** Callers whose requests the command intends to refuse. Their requests are omitted. */
   readonly meant?: MeantRefusals | undefined;
-  /** If set, only this organisation is considered. */
+  /** If set, only this organisation's limits are compared. */
   readonly organisation?: string | undefined;
 }
 
@@ -58,7 +58,7 @@ export function previewEvents(
     });
 }
 
-/** Computes the effect in steps, between which the state must not change. Throws `Conflict` if an event does not apply. */
+/** Computes the effect in steps. The state must not change between them. Throws `Conflict` if an event does not apply. */
 export function* effectSteps(snapshot: Snapshot, question: EffectQuestion): Generator<void, FoundEffect> {
   const { records, organisation, busiest = new Map() } = question;
   const previewed = previewEvents(snapshot, question);

@@ -1,4 +1,4 @@
-/** Finds the events that caused the difference between two explanations, oldest first. */
+/** Finds the events that caused the difference between two explanations of a request, oldest first. */
 import type { Because, Explanation } from '../../schemas/records/explanations.ts';
 
 export function eventsBetween(from: Explanation, to: Explanation, steps: readonly string[]): Because[] {

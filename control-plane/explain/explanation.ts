@@ -1,8 +1,8 @@
 /**
- * Explains a decision: every step, the events behind it, the answer before them, and single changes that would turn a refusal
- * into success. Code in `control-plane/explain` uses the same decision functions as serving, so that an explanation never
- * contradicts a gateway. It must not write to the log, and must not show members the names of things that belong to other
- * organisations.
+ * Explains the decision on a request: every step, the events behind it, the answer before those events, and single changes
+ * that would turn a refusal into success. Code in `control-plane/explain` uses the same decision functions as serving, so
+ * that an explanation never contradicts a gateway. It must not write to the log, and must not show members the names of
+ * things that belong to other organisations.
  */
 import type { DecisionRecord } from '../../schemas/records/decisions.ts';
 import type { Because, ExplainedStep, Explanation } from '../../schemas/records/explanations.ts';
@@ -29,12 +29,12 @@ import { wouldTurn } from './would.ts';
 
 export interface Explainer {
   readonly log: ControlLog;
-  /** Whether the log can be read. If not, an attempt would only time out. */
+  /** Whether the log can be read. If not, the explanation omits the events behind it instead of waiting for a timeout. */
   readonly isLogReachable: boolean;
   readonly snapshot: Snapshot;
   /** Whether the caller is an operator. Members do not see the names of things that belong to other organisations. */
   readonly isOperator: boolean;
-  /** Finds an earlier answer by searching past states. `last` is the newest position that may be read. */
+  /** Finds the previous, different answer by searching past states. `last` is the newest position that may be read. */
   answerBefore(last: number, question: Question, asked: AnswerBefore): Promise<EarlierAnswer | undefined>;
 }
 
@@ -44,7 +44,7 @@ export interface ToExplain {
   readonly record?: DecisionRecord | undefined;
   /** Whether the question is about a past state. */
   readonly isPast: boolean;
-  /** View of the state for other positions: with or without the rows of an open change. */
+  /** Whether earlier states are read with or without the rows of an open change. */
   readonly view: StateView;
   /** Age of the counters in seconds, for a hypothetical request. Absent if the gateways' current use is unknown. */
   readonly countedSecondsAgo?: number | undefined;
@@ -88,7 +88,7 @@ export async function explain(explainer: Explainer, asked: ToExplain): Promise<E
   };
 }
 
-/** Whether rules alone determined the answer. */
+/** Whether the rules alone determined the answer. */
 function isRuled(record: DecisionRecord | undefined): boolean {
   return record === undefined || (record.stage === 'admission' && deriveOutcome(record) !== 'ended');
 }
@@ -110,7 +110,7 @@ async function wouldBeServed(
 
 type ReadBecause = (mark: Read, seq: number) => Promise<Because | undefined>;
 
-/** Creates a function that reads the event behind a row. If the log fails once, it returns undefined from then on. */
+/** Creates a function that reads the event that set a row. After the log has failed once, the function returns undefined. */
 function becauseReader(explainer: Explainer): ReadBecause {
   let isAway = !explainer.isLogReachable;
   return async (mark, seq) => {
@@ -151,13 +151,13 @@ function withoutActor({ position, type, at }: Because): Because {
   return { position, type, at };
 }
 
-/** Finds the answer before the deciding events, if rules alone determined it. Past load and failures are not recorded. */
+/** Finds the answer before the deciding events, if rules alone determined it, because past load is not recorded. */
 async function answerBefore(
   explainer: Explainer,
   { question, decision: { seq: at, verdict: now, steps }, record, view }: ToExplain,
 ): Promise<EarlierAnswer | undefined> {
   if (!isRuled(record) || at <= 1) return undefined;
-  // A served request passed every step, so any of them may have caused an earlier refusal.
+  // If the request is served, it passed every step, and any of them may have refused it earlier.
   const changed = steps.filter(({ decides, result }) => decides || (now.served && result === 'ok'));
   const seqs = changed.flatMap(({ seqs: own }) => own.map(({ seq }) => seq - 1));
   const candidates = [...new Set(seqs)].filter((seq) => seq > 0 && seq < at).sort((a, b) => b - a);

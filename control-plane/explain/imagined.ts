@@ -1,4 +1,4 @@
-/** Builds a hypothetical request for an explanation: its caller, read from the state, and the facts to decide on. */
+/** Builds a hypothetical request for an explanation: its caller, read from the state, and the facts that decisions need. */
 import type { ExplainRequest } from '../../schemas/records/explanations.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
@@ -12,11 +12,11 @@ import type { CounterFacts } from './recorded-counters.ts';
 export interface Asker {
   readonly organisation: string;
   readonly period: string;
-  /** Number of tokens that an operator added or subtracted in the period. */
+  /** Number of tokens by which operators have adjusted the organisation's usage in the period. May be negative. */
   readonly adjustment: number;
 }
 
-/** Returns the calling organisation, or undefined if its tokens are not counted. Throws `NotFound` if it does not exist. */
+/** Returns the calling organisation, or undefined if there is none. Throws `NotFound` for an unknown key or organisation. */
 export function findAsker(
   db: Database,
   { key, organisation }: Pick<ExplainRequest, 'key' | 'organisation'>,
@@ -37,7 +37,7 @@ function notFound(message: string): CommandError {
   return new CommandError('NotFound', message);
 }
 
-/** Builds the question. `counters` contains the counter values that the request would meet. */
+/** Builds the hypothetical request. `counters` contains the counter values that the request would meet. */
 export function imagineQuestion(ask: ExplainRequest, counters: CounterFacts, nowMs: number): Question {
   const { host, path, model, promptTokens, maxTokens, key, organisation = '', visitor } = ask;
   const credential = key === undefined ? { organisation } : { keyId: key, header: 'authorization' as const };

@@ -1,4 +1,4 @@
-/** Computes the answers for every model on every host of an organisation, one page of models at a time. */
+/** Decides a request for every model on every host of an organisation, one page of models at a time. */
 import type { AdminResponse } from '../../schemas/admin/admin.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { explainRequestSchema } from '../../schemas/records/explanations.ts';
@@ -52,9 +52,7 @@ function planPage(db: Database, { organisation, host, after = '' }: MatrixQuesti
   };
 }
 
-/**
- * Chooses which operation to decide for a model. It depends on the stack's API surface and on whether the model only reranks.
- */
+/** Chooses the operation of the request to decide, by the stack's API surface and by whether the model only reranks. */
 function chooseOperation(
   lookup: Lookup,
   organisation: string,
@@ -67,7 +65,7 @@ function chooseOperation(
   return routes.length > 0 && routes.every(({ reranks }) => reranks) ? 'rerank' : 'chat';
 }
 
-/** Computes one answer at a time and yields after each, so that the caller can run other work in between. */
+/** Computes a page, one answer at a time. Yields after each one, so that the caller can run other work in between. */
 export function* matrixSteps(
   db: Database,
   question: MatrixQuestion,

@@ -1,4 +1,4 @@
-/** Questions are requests to explain, hypothetical or recorded. They are converted into facts and decided here. */
+/** Converts hypothetical and recorded requests to questions, which contain all facts for a decision, and decides them. */
 
 import { operations } from '../../schemas/api/operations.ts';
 import { type DecisionRecord, readPromptTokensMax } from '../../schemas/records/decisions.ts';
@@ -28,17 +28,17 @@ export interface TracedVerdict {
   readonly trace: Trace;
 }
 
-/** Empty host names, because these are a setting of each gateway. A question names its target instead. */
+/** Empty, because each gateway has its own host names. A question names its target directly instead. */
 const noHosts: HostNames = { shared: new Set(), stackDomain: 'invalid' };
 
-/** Stands for a model that was not recorded. No model can have this id, so it is decided like any unknown name. */
+/** Placeholder for a model that was not recorded. No model can have this id, so it is decided like any unknown name. */
 const unknownModel = '(unknown)';
 
 export function decideInState(db: Database, question: Question): TracedVerdict {
   return decideWithLookup(createLookup(db), question);
 }
 
-/** Decides one of many questions on the same state. */
+/** Decides one of many questions on the same state, and traces its steps. */
 export function decideWithLookup(
   lookup: Lookup,
   { facts, counters, fenced, outboxFull, nowMs }: Question,
@@ -71,7 +71,7 @@ interface QuestionFields
 
 export function buildFacts(asked: QuestionFields): AdmissionFacts {
   const { operation, host, stack, model = unknownModel, credential } = asked;
-  // Fields are copied one by one, because spreading the objects would cost as much as a decision.
+  // Fields are copied one by one, because spreading the objects would take as long as the decision itself.
   const { promptTokensMax, promptTokensLeast, maxTokens, visitor, network } = asked;
   const { method, path } = operations[operation];
   const fixed = host === 'shared' ? ({ kind: 'shared' } as const) : undefined;
@@ -93,15 +93,15 @@ export function buildFacts(asked: QuestionFields): AdmissionFacts {
 }
 
 /**
- * Returns the view of the state that the gateway used. The record contains the view only for the gateway's own position, so
- * for other positions it is derived from the gateway's name.
+ * Returns the view of the state at the given position, with or without the open change. A record tells which view the gateway
+ * used at its own position. At other positions, the gateway's name determines the view.
  */
 export function chooseView({ gateway, position, change }: DecisionRecord, at: number): StateView {
   if (at !== position) return { gateway };
   return change === undefined ? 'base' : 'wave';
 }
 
-/** Fields of a record that form the question. The other fields describe the answer. */
+/** Fields of a decision record that describe the request. The other fields describe the answer. */
 export const askedFields = {
   ...{ at: true, host: true, stack: true, operation: true, key: true, header: true, fault: true },
   ...{ carried: true, visitor: true, model: true, promptTokensMax: true, promptTokens: true },
@@ -126,7 +126,7 @@ export function questionFromRecord(record: AskedRecord): Question {
       promptTokensMax: readPromptTokensMax(record),
       promptTokensLeast,
       maxTokens,
-      // Records contain how much the network has used, but not the network itself.
+      // Records contain how many turns the network has used, but do not identify the network.
       network: record.counters.networkTurns === undefined ? undefined : 'n-recorded',
       credential,
     }),

@@ -5,9 +5,9 @@ import { type Counters, windowMs, windowStartMs } from '../../shared/decision/de
 import type { LimitUsers } from '../../shared/decision/limits.ts';
 
 interface LimitCounters {
-  /** Value that was compared with the limit per minute: the limit minus the remaining room. */
+  /** Number of requests that was compared with the limit per minute. It equals the limit minus the remaining room. */
   readonly windowUsed: number;
-  /** Value that was compared with the concurrency limit: the limit minus the remaining room. */
+  /** Weight in flight that was compared with the concurrency limit. It equals the limit minus the remaining room. */
   readonly inFlight: number;
   readonly requests?: SeenLimit | undefined;
   readonly concurrency?: SeenLimit | undefined;
@@ -17,7 +17,7 @@ interface LimitCounters {
 export interface CounterFacts extends LimitCounters {
   /** Set if `windowUsed` and `inFlight` are sums of what all gateways published. */
   readonly published?: true | undefined;
-  /** Number of tokens of the allowance that were used in the billing period. */
+  /** Number of tokens of the organisation's allowance that were used in the billing period. */
   readonly poolTokens: number;
   /** Number of turns that the visitor had completed. */
   readonly freeTurns: number;
@@ -53,7 +53,7 @@ export function fixedCounters(counters: CounterFacts): Counters {
   };
 }
 
-/** Returns the value to compare with a limit. If the recorded room was for a different limit, this is the known use. */
+/** Returns the use to compare with a limit. If the use was recorded under another limit, returns the use actually counted. */
 function comparedUse(limit: number | null, compared: number, use: SeenLimit | undefined): number {
   if (use === undefined || limit === null || compared + use.room === limit) return compared;
   return use.here + (use.elsewhere ?? 0);

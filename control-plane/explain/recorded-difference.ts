@@ -10,7 +10,7 @@ import { stepNames, steps } from '../../shared/decision/steps.ts';
 import type { TracedVerdict } from './question.ts';
 
 export interface Difference {
-  /** Earliest step that differs. */
+  /** Earliest step at which the recorded and the new decision differ. */
   readonly step: StepName;
   readonly recorded: string;
   readonly now: string;
@@ -22,18 +22,18 @@ export function isDecided(record: DecisionRecord): boolean {
 }
 
 /**
- * Returns the difference, or undefined if there is none. If something other than the rules caused the answer, the rules only
- * have to let the request pass.
+ * Returns how the rules now differ from the record, or undefined if they agree. If the recorded answer was not caused by the
+ * rules, it is enough that the rules let the request pass.
  */
 export function findDifference(record: DecisionRecord, decided: TracedVerdict): Difference | undefined {
   if (!isDecided(record) || (record.stage !== 'admission' && record.stage !== 'answer')) return undefined;
-  // An internal error can occur before any fact is known, so it cannot be compared.
+  // An internal error can occur before any fact about the request is known, so the record cannot be compared.
   if (record.type === 'InternalError') return undefined;
   const isPassed = record.stage === 'answer' || deriveOutcome(record) !== 'refused';
   const wanted = isPassed ? 'served' : refusalText(record);
   const now = decidedText(decided);
   const step = recordedStep(record);
-  // Records do not contain paths, so a refusal because of an extra slash cannot be decided again.
+  // Records do not contain paths, so a request that was refused for an extra slash in its path cannot be decided again.
   if (step === 'path' && (now.step === 'path' || record.operation === 'model')) return undefined;
   if (wanted !== now.text) return { step: earlier(step, now.step), recorded: wanted, now: now.text };
   return placeDifference(record, decided);
@@ -58,17 +58,17 @@ function recordedStep(record: DecisionRecord): StepName | undefined {
   return cause && causes[cause].step;
 }
 
-/** Lists the steps about which the record contains no facts, because the request ended before it reached them. */
+/** Lists the steps for which the record contains no facts, because the request ended before it reached them. */
 export function unreadSteps(record: DecisionRecord): readonly StepName[] {
   if (!isDecided(record)) return stepNames.filter((name) => !isPassedUndecided(name, record));
   const step = recordedStep(record);
   if (step === undefined) return [];
   const { group } = steps[step];
-  // A fenced gateway does not look up keys, so the record has no key.
+  // A gateway that is fenced does not look up keys, so the record may lack a key that the request contained.
   const isKeyUnread = step === 'fresh' && record.carried === true && record.key === undefined;
   if (group === 'head')
     return stepNames.filter((name) => steps[name].needs !== 'head' || (name === 'key' && isKeyUnread));
-  // Listings do not read limits. If a node counted the prompt, all limits had been passed.
+  // Listings do not read limits. If a node counted the prompt's tokens, the request had already passed all limits.
   if (group === 'listing' || (step === 'context' && record.counted === 'node')) return [];
   const at = stepNames.indexOf(step);
   const readsNoSums = at < stepNames.indexOf('context');
@@ -87,7 +87,7 @@ function earlier(a: StepName | undefined, b: StepName | undefined): StepName {
   return stepNames.find((name) => name === a || name === b) ?? 'nodes';
 }
 
-/** Returns the difference in the capacity or the node that serves the request. */
+/** Returns the difference if the rules now choose another capacity or other nodes than the record names. */
 function placeDifference(
   { capacity, node }: DecisionRecord,
   { verdict }: TracedVerdict,

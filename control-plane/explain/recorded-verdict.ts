@@ -16,7 +16,7 @@ export function recordedVerdict(record: DecisionRecord): ExplainedVerdict {
   };
 }
 
-/** Returns why a request ended early. `it` in the text means whoever ended it. Version 0.2.0 exported no reason. */
+/** Returns why a request ended early, with `it` for whoever ended it. Records of version 0.2.0 contain no reason. */
 export function endReason({ finish = '' }: DecisionRecord): string {
   const [, by, reason = 'it ended early'] = /^(\w+): (.+)/.exec(finish) ?? [];
   return reason.startsWith(`the ${by} `) ? reason.replace(`the ${by}`, 'it') : reason;

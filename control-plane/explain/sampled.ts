@@ -1,10 +1,10 @@
-/** Parses lines from a sample of recorded decisions. */
+/** Parses the recorded decisions that gateways return as a sample. */
 import type { z } from 'zod';
 import { gatewaySampledSchema, sampledMax } from '../../schemas/admin/gateway-requests.ts';
 import { decisionRecordSchema } from '../../schemas/records/decisions.ts';
 import { askedFields } from './question.ts';
 
-/** Validates only the fields that are used, because a sample has very many lines. */
+/** Validates only the fields that are needed to decide a request again, because a sample has very many lines. */
 const recordSchema = decisionRecordSchema.pick({
   ...askedFields,
   req: true,
@@ -16,13 +16,11 @@ const lineSchema = gatewaySampledSchema.extend({ decision: recordSchema });
 export type SampledRecord = z.output<typeof recordSchema>;
 export interface SampledDecision {
   readonly record: SampledRecord;
-  /** Number of requests that this sampled request represents. */
+  /** Number of requests that this record represents in the sample. */
   readonly requests: number;
 }
 
-/**
- * Parses decisions of one organisation or of all. Yields after each text, so that other work can run. Omits invalid lines.
- */
+/** Parses decisions of one organisation, or of all if undefined. Yields after each text. Omits lines that are not valid. */
 export function* parseSample(
   texts: readonly string[],
   organisation: string | undefined,

@@ -19,13 +19,13 @@ import { decideInState, type Question, type TracedVerdict } from './question.ts'
 interface Change {
   readonly command: string;
   readonly events: readonly KnownEvent[];
-  /** Changed question, if the change concerns the request itself and not the state. */
+  /** Changed request to decide instead, if the suggestion changes the request and not the state. */
   readonly ask?: Question;
 }
 
 /** Maximum number of changes to try for one explanation. */
 const triesMax = 24;
-/** Maximum number of suggested commands. `ofKindMax` limits those of the same kind. */
+/** Maximum number of suggested commands. `ofKindMax` is the maximum for commands of the same kind. */
 const shownMax = 4;
 const ofKindMax = 2;
 
@@ -47,7 +47,7 @@ export async function wouldTurn(
   return found;
 }
 
-/** Whether two commands are of the same kind. The number per kind is limited to leave room for other kinds. */
+/** Whether two suggestions are the same kind of command. Their number is limited, to leave room for other kinds. */
 function sameKind({ command }: Change): (other: string) => boolean {
   const kind = (text: string): string => text.split(' ', 3).join(' ');
   return (other) => kind(other) === kind(command);
@@ -59,7 +59,7 @@ function turns(snapshot: Snapshot, { events, ask }: Change, question: Question):
     if (passedOver.length > 0) return false;
     const { verdict, trace } = decideInState(db, ask ?? question);
     if (verdict.kind !== 'refused') return true;
-    // If a request was refused because of its key, its model is not recorded, so only the key can be checked.
+    // If only the key caused the refusal, the model was not recorded. The new key is then good if it passes the step `key`.
     return ask !== undefined && isUnknown(question) && trace.steps.some(isGoodKey);
   });
 }
@@ -210,7 +210,7 @@ type TierEvent =
   | { readonly type: 'tier.set'; readonly data: EventData<'tier.set'> }
   | { readonly type: 'anonymous.set'; readonly data: EventData<'anonymous.set'> };
 
-/** Returns the event that changes a tier. In `changed`, an undefined limit means no limit. `model` is a model to add. */
+/** Returns the event that changes a tier. In `changed`, an undefined limit removes the limit. `model` is a model to add. */
 function exactTierEvent(
   db: Database,
   id: string,
