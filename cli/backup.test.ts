@@ -63,7 +63,7 @@ async function append(...records: readonly LogRecord[]): Promise<void> {
   await log.close();
 }
 
-/** The current billing period. Counters of earlier periods are not read. */
+/** Current billing period. A restore ignores counters of earlier periods. */
 const period = `${new Date().toISOString().slice(0, 7)}-01`;
 const incarnation = '0191b2c3-0000-4000-8000-000000000001';
 const replica = '0191b2c3-0000-4000-8000-000000000002';
@@ -189,7 +189,7 @@ test('a restore gives the same records and totals, and can be repeated after an 
   const usage = openUsageStore(join(folder, 'new-cp', 'usage.db'));
   expect(usage.totals('acme', period)).toMatchObject({ totalTokens: 21, requests: 3 });
   expect(usage.requests({ limit: 10 })).toHaveLength(3);
-  // The new usage topic is read from its beginning, and the totals replace the lost counters.
+  // The restored usage.db reads the new usage topic from offset 0, and its totals replace the lost counters.
   expect(usage.nextOffset(0)).toBe(0);
   usage.close();
   expect(standing()).toEqual([['acme', period, 21, 3]]);
@@ -276,7 +276,7 @@ test('an interrupted backup leaves the previous one whole, and the next one remo
   const abort = new AbortController();
   abort.abort();
   expect((await cli(backup, { signal: abort.signal })).code).toBe(130);
-  // Files that may remain if the process is killed at different moments.
+  // Incomplete files that a killed backup may leave behind.
   for (const name of [
     'log-000002.jsonl.gz',
     'log-000002.jsonl.gz.part',
@@ -353,7 +353,7 @@ test.each<[string, (readonly [string, CounterEntry[]])[], CounterEntry[]]>([
     [
       [replica, [['acme', period, 7, 1]]],
       ['another-gateway', [['acme', period, 3, 1]]],
-      // Control planes publish these counters again from their totals.
+      // Counters that a control plane has already published again from its own totals.
       ['rows', [['acme', period, 11, 1]]],
     ],
     [['acme', period, 11, 1]],
@@ -491,7 +491,7 @@ test('a restore names the log’s signers, and writes nothing unless they are co
   await refused(signed, 6, 'skips the comparison of the signers');
   await refused(`${signed} --trust-signer ${computeFingerprint(foreign.publicKey)}`, 6, 'is refused');
   await refused(`${signed} --trust-signer nothing`, 2, 'no file can be read at nothing');
-  // Even if there is more junk before the first commit than one read returns, nothing may stay hidden.
+  // The untrusted signer of the first commit must be found, even behind more junk records than one read returns.
   const path = join(folder, 'signed', 'manifest.json');
   const whole = readFileSync(path);
   const name = 'log-000001.jsonl.gz';

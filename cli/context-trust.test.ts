@@ -1,5 +1,5 @@
 /**
- * Tests that the CLI never sends a token to a server for which the token is not meant. The tests check what a real listener
+ * Tests that the CLI never sends a token to a server for which the token is not meant, by checking what a real listener
  * receives.
  */
 import { execFileSync, spawn } from 'node:child_process';

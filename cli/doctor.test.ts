@@ -19,7 +19,7 @@ test('a port in use on another local address is reported, and a port given twice
   await once(server, 'listening');
   const port = String((server.address() as AddressInfo).port);
   expect(await ports('--pre', '--ports', `${port},${port}`)).toEqual([`warn ${port}`]);
-  // Ports that the command line names are checked even on machines where processes run.
+  // Ports named on the command line are checked even on machines where Headgate processes run.
   expect(await ports('--only', 'machine', '--ports', port)).toEqual([`warn ${port}`]);
   server.close();
   await once(server, 'close');

@@ -1,5 +1,6 @@
 /**
- * Tests that at a terminal each command that can change an answer says so before it is sent. Scripts must not see this note.
+ * Tests that at a terminal, each command that can change how requests are answered says so before it is sent. Scripts must
+ * not see this note.
  */
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Tests that a new anchor day starts a new billing period, but does not give usage of the current period back by mistake. */
+/** Tests that a new anchor day starts a new billing period, and discards the current period's usage only with --force. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operatorToken, startFleet, type TestFleet } from '../test/support/fleet.ts';
 import { type CliRun, runCli } from '../test/support/run-cli.ts';

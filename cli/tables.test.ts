@@ -240,7 +240,7 @@ test('a key’s last use appears in the list, for one key, and in JSON', async (
   const { items } = JSON.parse((await run('key list -o json')).out) as { items: Record<string, unknown>[] };
   expect(items.find(({ id }) => id === names.key)).toMatchObject({ requestsOfDay: 1 });
   expect(items.find(({ name }) => name === 'leaked')).toMatchObject({ lastUsedAt: null, requestsOfDay: 0 });
-  // A past state does not include usage, so the columns are empty.
+  // A past state does not include usage, so the columns for usage are empty.
   expect((await run('key list --at HEAD')).out).toMatch(/operator +- +-$/m);
 });
 

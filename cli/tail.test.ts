@@ -92,7 +92,7 @@ test('if more events arrive than can be held, the tail reconnects and all arrive
   const run = await tail(['--from', '1', '-q'], {
     signal: controller.signal,
     onStdout: async (text) => {
-      // Blocks the reader of stdout until too many events are waiting.
+      // Stop reading stdout until so many events are queued that the tail drops its connection.
       await dropped;
       if (text === line(many)) controller.abort();
     },

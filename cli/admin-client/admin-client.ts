@@ -42,7 +42,7 @@ export interface ClientOptions {
   readonly inParts?: boolean | undefined;
   /** Whether to compute each command's effect instead of executing the command. Calls then reject with `EffectFound`. */
   readonly effect?: boolean | undefined;
-  /** Called before each operation. If it rejects, the operation is not sent. */
+  /** Called before each operation. If the returned promise rejects, the operation is not sent. */
   readonly announce?: ((name: OperationName, input: object) => Promise<void>) | undefined;
   /** Idempotency-Key to send, for repeating a command whose outcome is unknown. If omitted, a new one is generated. */
   readonly commandId?: string | undefined;
@@ -132,7 +132,7 @@ export class AdminClient {
     return this.#announced(name, input, timeoutMs);
   }
 
-  /** Like `run`, but for untyped inputs. If `ifAt` is given, a command is refused unless the log is at that position. */
+  /** Like `run`, but for untyped inputs. With `ifAt`, a command is refused unless the log ends at that position. */
   send(name: OperationName, input: object, ifAt?: number): Promise<Resource> {
     return this.#announced(name, input, undefined, ifAt);
   }
@@ -160,7 +160,7 @@ export class AdminClient {
     }
   }
 
-  /** Sends a request with an explicit method and path. All methods except GET count as commands. */
+  /** Sends a request with an explicit method and path. Any method except GET is a command with an Idempotency-Key. */
   protected text(method: AdminMethod, path: string, body?: unknown): Promise<Resource> {
     const { at } = this.#options;
     return this.#answer(
@@ -280,7 +280,7 @@ export class AdminClient {
         ...call.headers,
       },
       ...(call.body !== undefined && { body: JSON.stringify(call.body) }),
-      // Do not follow redirects, because the token is meant only for this address.
+      // Do not follow redirects, because the token must not be sent to any other address.
       redirect: 'manual',
       signal,
     });

@@ -22,7 +22,7 @@ export function buildRequest(name: OperationName, input: object): OperationReque
 }
 
 function checkPart(part: string): void {
-  // Refuse these ids, because URL normalisation would remove them and the request would go to another path.
+  // Refuse ids that are empty or dots, because URL normalisation would remove them and the request would go to another path.
   if (part === '' || part === '.' || part === '..') throw usage('an id is missing or empty', 'headgate help');
   if (/^(?:[a-z]{2,8}_[A-Za-z0-9]{40}|ngt_[A-Za-z0-9_-]{43})$/.test(part))
     throw usage('this is the value of a key or token, not its id; it was not sent', 'headgate key list');

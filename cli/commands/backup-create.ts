@@ -179,7 +179,7 @@ async function copyLog(
   }
 }
 
-/** Reads the commits made since the previous backup. Leaves out records that every reader of the log would ignore. */
+/** Reads the commits made since the previous backup. Leaves out records that every reader of the log ignores. */
 class NewCommits {
   head: Head = emptyHead();
   offset = 0;
@@ -230,7 +230,7 @@ class NewCommits {
     }
   }
 
-  /** Checks that the first record is the last one of the previous backup, and returns the remaining records. */
+  /** Checks that the first record is the last commit of the previous backup, and returns the records after it. */
   #afterLast([last, ...rest]: readonly LogRecord[]): readonly LogRecord[] {
     if (last && (last.offset !== this.offset || recordHash(last.value) !== this.head.hash))
       throw this.#otherLog();

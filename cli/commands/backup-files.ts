@@ -86,7 +86,7 @@ export async function copyDatabase(from: string, dir: string, file: string): Pro
 export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile): Promise<void> {
   const found = lstatSync(join(dir, file), { throwIfNoEntry: false })?.size;
   if (found === undefined) throw damagedError(file, 'the file is missing');
-  // Check the size first, because a replaced file may be of any size.
+  // Check the size before reading the file, because a replaced file may be huge.
   if (found !== bytes) throw damagedError(file, `it has ${found} bytes instead of ${bytes}`);
   const sum = await hashFile(dir, file).catch((error: unknown) => {
     throw damagedError(
@@ -97,7 +97,7 @@ export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile
   if (sum !== sha256) throw damagedError(file, 'its SHA-256 differs from the manifest');
 }
 
-/** Returns the schema for the current database format, or undefined for an older one, which is checked after its upgrade. */
+/** Returns the schema of a current database. Returns undefined for an old one, which is checked after its upgrade. */
 function expectedSchema(name: DataFile['name'], format: unknown): string | undefined {
   if (name === 'gateways.db') return gatewaysSql;
   const { version, sql } = name === 'usage.db' ? usageFormat : dayFormat;
@@ -123,7 +123,7 @@ export function checkDatabase(dir: string, { file, name }: DataFile): void {
   }
 }
 
-/** Opens a file of the backup. Accepts only regular files, because other users may have put anything into the folder. */
+/** Opens a file of the backup. Only regular files are accepted, because other users may have put a pipe in its place. */
 function openBackupFile(dir: string, file: string): ReadStream {
   return streamNamed(join(dir, file), { refuseLinks: true });
 }

@@ -93,7 +93,7 @@ export async function restoreBackup(
 }
 
 /**
- * Throws if the folder contains files that are not leftovers of an interrupted restore, because old usage would count twice.
+ * Throws if the data folder contains anything but leftovers of an interrupted restore, because old usage would count twice.
  */
 function checkEmpty(dataDir: string, shown: string): void {
   const names = existsSync(dataDir) ? [...readdirSync(dataDir), ...dayNamesIn(dataDir)] : [];
@@ -144,7 +144,7 @@ async function checkSigners(
 async function checkBeginning(dir: string, { segments }: Manifest, pins: readonly string[]): Promise<void> {
   try {
     const trusted = new TrustedSigners(pins);
-    // Any number of records that readers ignore may precede the first commit.
+    // Search all segments, because any number of records that readers ignore may precede the first commit.
     for (const segment of segments)
       for await (const records of readSegment(dir, segment)) if (trusted.checkBeginning(records)) return;
   } catch (error) {

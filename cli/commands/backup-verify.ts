@@ -46,7 +46,7 @@ export async function checkBackup(session: Session, dir: string): Promise<Verifi
   try {
     for (const segment of manifest.segments) await fold(session, dir, snapshot, segment);
     const { seq, hash, log, signers } = snapshot.head;
-    // Compare with the segments, because a manifest with other signers would hide who really signed the log.
+    // Compare the manifest with the segments, because a manifest with other signers would hide who really signed the log.
     if (log !== manifest.log.id || JSON.stringify(signers) !== JSON.stringify(manifest.log.signers))
       throw damagedError('manifest.json', `its segments belong to log ${log} with ${signers.length} signers`);
     if (seq !== manifest.log.position || hash !== manifest.log.hash)

@@ -1,4 +1,4 @@
-/** `headgate backup` copies the control log and a control plane's databases, verifies copies, and restores them. */
+/** `headgate backup` copies the control log and a control plane's databases. Its subcommands verify and restore backups. */
 import type { Command } from 'commander';
 import type { Io } from '../terminal/io.ts';
 import { groups, verb } from '../terminal/verbs.ts';

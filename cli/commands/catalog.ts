@@ -1,4 +1,4 @@
-/** `headgate tier` and `headgate model` manage the catalog. `set` changes only given options. `anonymous` is for visitors. */
+/** Commands `tier` and `model` for the catalog. `set` changes only given settings. The tier `anonymous` is for visitors. */
 
 import type { Anonymous, Model, Tier } from '../../schemas/admin/admin.ts';
 import type { OperationName } from '../../schemas/admin/admin-routes.ts';

@@ -102,7 +102,7 @@ function confirmations(api: AdminClient, position: number, timeoutSeconds: numbe
   return api.run('confirmations.get', waited, Math.ceil(seconds * 1000) + 10_000);
 }
 
-/** Merges the results of two polls. Confirmed gateways keep their time; other times count from the start of the wait. */
+/** Merges two polls' results. Gateways already confirmed keep their time; other times count from the start of the wait. */
 function merge(
   before: readonly Confirmation[],
   now: readonly Confirmation[],

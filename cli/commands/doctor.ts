@@ -74,7 +74,7 @@ export function registerDoctor(program: Command, io: Io): void {
   doctor.command.helpGroup(helpGroups.healthy);
 }
 
-/** Groups of checks that do not need a control plane. They check a log or certificate only if a variable names it. */
+/** Groups of checks without a control plane. A log or certificate is checked only if an environment variable names it. */
 const preGroups: readonly DoctorGroup[] = ['machine', 'log', 'console'];
 /** Codes of the checks that already work before a process is started. */
 const preCodes = new Set(['HG2001', 'HG2009', 'HG2010', 'HG2011', 'HG8001']);
@@ -84,7 +84,7 @@ function selectGroups({ only, skip = [], pre }: DoctorOptions): readonly DoctorG
   return doctorGroups.filter((group) => wanted.includes(group) && !skip.includes(group));
 }
 
-/** Selects what to check on this machine. Ports are checked only if named or with --pre, because processes occupy theirs. */
+/** Selects this machine's checks. Ports are checked only if named or with --pre, because running processes use theirs. */
 function machineQuery({ data, pre = false, ports: wanted }: DoctorOptions): MachineQuery {
   return { data, ports: wanted ?? (pre ? defaultPorts : undefined) };
 }
@@ -128,7 +128,7 @@ async function checkBeforeStart(groups: readonly DoctorGroup[], env: Environment
   return diagnose({ log, listeners }, groups).checks.filter(({ code }) => preCodes.has(code));
 }
 
-/** Placeholder for facts that are known only once a log is open. */
+/** Placeholder for facts that are known only once the log is open. */
 const unopened = { position: 0, freshSeconds: 0, skipped: 0, isSigned: false };
 
 async function certificateFacts(env: Environment): Promise<DoctorFacts['listeners']> {

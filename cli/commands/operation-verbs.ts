@@ -24,7 +24,7 @@ export interface Field<Value> {
 
 type Need = 'required' | 'option';
 const asIs = <Value>(raw: unknown) => raw as Value | undefined;
-// A `--no-…` option yields false. Ignore it here, because another field of the same name reads it.
+// A `--no-…` option yields false. Ignore that value here, because another field of the same name reads it.
 const asText = (raw: unknown) => (typeof raw === 'string' ? raw : undefined);
 
 export function textField(flags: string, summary: string, need: Need = 'option'): Field<string> {
@@ -92,7 +92,7 @@ type OperationFields<Name extends OperationName> = {
 type FieldRows = Readonly<Record<string, Field<unknown> | readonly Field<unknown>[] | undefined>>;
 
 interface OperationVerb<Name extends OperationName> {
-  /** Signature with operands as help shows it, then the summary and examples. */
+  /** Verb with its operands as help shows them, then the summary and examples. */
   readonly verb: readonly [signature: string, summary: string, ...examples: string[]];
   /** Input fields that the operands set. By default, these are the parameters in the operation's path. */
   readonly operands?: readonly (keyof OperationInput<Name> & string)[];
@@ -135,7 +135,7 @@ interface OwnVerb<Name extends OperationName> extends OperationVerb<Name> {
   print(session: Session, answer: OperationAnswer<Name>, input: OperationInput<Name>): Promise<void>;
 }
 
-/** Function that adds a verb to its noun. */
+/** Function that adds a verb, such as `list`, to its noun, such as `key`. */
 export type VerbRow = (noun: Noun) => void;
 export interface NounRow {
   readonly noun: readonly [name: string, summary: string, group: keyof typeof groups, example: string];

@@ -71,7 +71,7 @@ export async function replayDecide(
   await reportAll(session, counts);
 }
 
-/** Parses --at, which must be a position here. Only a control plane could convert a time, and none may be running. */
+/** Parses --at, which must be a position, because only a control plane can convert a time and none may be running. */
 function parseReplayPosition(at: string | undefined): number | undefined {
   if (at === undefined) return undefined;
   if (/^[1-9][0-9]{0,14}$/.test(at)) return Number(at);

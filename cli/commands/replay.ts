@@ -111,7 +111,7 @@ function noLogError(): CliError {
   });
 }
 
-/** Folds records until the end, position `to` or a halt. Returns the position of the first commit in the input. */
+/** Folds records until the end, position `to` or a halt of the fold. Returns the position of the first commit read. */
 async function foldAll(
   session: Session,
   snapshot: Snapshot,

@@ -29,7 +29,7 @@ export async function readCounted(session: Session, url: string): Promise<Period
   const topic = await openLog(url, { topic: countersTopic }, keep);
   try {
     const end = await topic.end();
-    // An end above 0 does not mean that there are records, because the topic keeps them for only a day.
+    // Start at the oldest remaining record. The topic may be empty although its end is above 0: records expire after a day.
     let next = await topic.offsetAt(0);
     if (next < end) {
       const mac = createCounterMac(session);

@@ -48,7 +48,7 @@ export async function createSecret<Made extends Resource>(
 }
 
 export interface SecretLabels {
-  /** One line about the secret, for stderr. */
+  /** Line for stderr that names the key or token to which the secret belongs. */
   readonly summary: string;
   /** Command with which the user can revoke the secret. */
   readonly revoke: string;

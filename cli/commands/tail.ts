@@ -138,7 +138,7 @@ class EventTail {
     });
   }
 
-  /** Prints the events of one connection until it ends. If the queue gets full, prints the queue and then ends. */
+  /** Prints the events of one connection until it ends. If the queue gets full, disconnects and prints what is queued. */
   async #connection(pingEveryMs: number): Promise<void> {
     const { signal } = this.#session;
     const socket = this.#open();

@@ -16,7 +16,7 @@ import { Certificate, ExtraAuthorities } from '../../shared/runtime/tls.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 
 declare const kindOfValue: unique symbol;
-/** An option of a process and the type of its value. It is created only on use, because creating it reads its variable. */
+/** A process option and its value's type. It is created only on use, because creating it reads its environment variable. */
 export type ProcessOption<Value> = (() => Option) & { readonly [kindOfValue]: Value };
 
 /** Values of a table of options, under the names that commander gives them. */
@@ -77,14 +77,14 @@ function declare(
 const unchanged = (text: string): string => text;
 
 /**
- * Declares an option with a value. Its variable is `HEADGATE_` plus its name in capitals. An empty variable counts as unset.
+ * Declares an option with a value. Its environment variable is `HEADGATE_` plus its name in capitals, and is unset if empty.
  */
 export const option = declare((made, flags) => {
   const variable = variableName(flags);
   return environment[variable]?.trim() === '' ? made : made.env(variable);
 }, unchanged);
 
-/** Declares an option that locates a key or names a trusted party. Unlike with `option`, an empty variable is an error. */
+/** Declares an option that locates a key or names a trusted party. Unlike with `option`, an empty value is an error. */
 export const protectedOption = declare((made, flags) => made.env(variableName(flags)), notBlank);
 
 function notBlank(text: string): string {
@@ -98,7 +98,7 @@ export function flag(flags: string, description: string): ProcessOption<boolean 
   return make as ProcessOption<boolean | undefined>;
 }
 
-/** Whether a flag is set, on the command line or by its variable. */
+/** Whether a flag is set, on the command line or by its environment variable. */
 export function isOn(flags: string, given: boolean | undefined): boolean {
   return given ?? /^(true|1)$/.test(environment[variableName(flags)] ?? '');
 }

@@ -38,7 +38,7 @@ export function closeOnSignal(
 /** Closes a child process of `headgate dev` when its parent ends or crashes, because this closes the channel between them. */
 export function closeWithParent(close: () => void): void {
   if (process.send === undefined) return;
-  // Check first, because the parent may have ended already.
+  // If the parent has ended already, close now, because no `disconnect` event would follow.
   if (process.connected) process.on('disconnect', close);
   else close();
   process.channel?.unref();

@@ -5,7 +5,7 @@ import { printable } from '../../schemas/printable.ts';
 import { CliError, interrupted, usageError } from './errors.ts';
 import type { Session } from './session.ts';
 
-/** Returns if the user confirms, or if --yes or a dry run makes that needless. `what` completes "type NAME to …". */
+/** Returns if the user confirms, or if --yes or a dry run makes confirmation needless. `what` completes "type NAME to …". */
 export async function confirmDestructive(
   session: Session,
   name: string,

@@ -76,7 +76,7 @@ function servedPeriod({ since }: RecordedEffect): string {
   return isWholeHour ? 'in the last hour' : `since ${since.slice(11, 16)} UTC`;
 }
 
-/** Names the gateways that did not respond. The requests of some of them are still known from reports. */
+/** Names the gateways that did not respond, separately for those whose requests are at least known from reports. */
 function silentTexts({ gatewaysSilent, gatewaysUnseen: unseen = [] }: RecordedEffect): string[] {
   const reported = gatewaysSilent.filter((name) => !unseen.includes(name));
   return [

@@ -32,7 +32,7 @@ export function processIo(): Io {
     stderr,
     stdin,
     env: environment,
-    // Read the folder only when needed, because reading it throws if it was removed.
+    // Read the working folder only when needed, because reading it throws if the folder was removed.
     get cwd() {
       return process.cwd();
     },
