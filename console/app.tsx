@@ -86,7 +86,7 @@ function Unreachable({ failure }: { readonly failure: ApiFailure }) {
   );
 }
 
-/** Returns the path only if it belongs to this console, because a link to another site could be a trap. */
+/** Returns the path if it is on this site, and `/` otherwise, because a link to another site could be a trap. */
 function safePath(next: string | null): string {
   return next?.startsWith('/') && !next.startsWith('//') ? next : '/';
 }

@@ -39,7 +39,7 @@ interface Refusal {
   readonly error?: { readonly type?: string; readonly message?: string; readonly next?: string };
 }
 
-/** Calls an operation that cannot change the outcome of requests. Others need the dialog that shows a command's effect. */
+/** Calls an operation that cannot change requests' outcome. All others need the dialog that shows a command's effect. */
 export function call<Name extends Exclude<OperationName, TurningName>>(
   name: Name,
   input: OperationInput<Name>,
@@ -101,7 +101,7 @@ export async function fetchAnswer(
   });
 }
 
-/** Remembers the position of a write. Later reads wait until that position is folded, so they show the user's change. */
+/** Remembers the log position of a write. Later reads wait until that position is folded, so they show the user's change. */
 function notePosition(method: string, document: unknown): void {
   if (method === 'GET') return;
   const { position } = document as { readonly position?: unknown };

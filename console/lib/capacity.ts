@@ -1,4 +1,4 @@
-/** Lists the organisations that have dedicated capacity, with the models that no node serves. */
+/** Lists the organisations that have dedicated capacity, with the number of their models that no node serves. */
 import type { LiveNodeResource, Organisation, Stack } from '../../schemas/admin/admin.ts';
 import { type FleetReads, placeKey, type UnservedInstall } from './holes.ts';
 

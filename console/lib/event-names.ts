@@ -37,7 +37,7 @@ export function findNamedThings(type: string, data: unknown): NamedThing[] {
 /** Splits a text at the words that are ids of the given things. */
 export function splitAtThings(text: string, things: readonly NamedThing[]): readonly (string | NamedThing)[] {
   const thingOf = new Map(things.map((thing) => [thing.id, thing]));
-  // The capture group keeps the spaces between the words.
+  // The capture group makes `split` keep the spaces between the words.
   return text
     .split(/(\s+)/)
     .filter((piece) => piece !== '')

@@ -110,7 +110,7 @@ function follow(send: (message: Message) => void): () => void {
       );
     source.onerror = () => {
       send({ kind: 'interrupted' });
-      // The browser reconnects automatically, except after a response that is not a stream, such as a refusal.
+      // The browser is reconnecting. It gives up only after a response that is not a stream, such as a refusal.
       if (source.readyState !== EventSource.CLOSED) return;
       checkSession();
       again = setTimeout(open, followAgainMs);

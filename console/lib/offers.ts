@@ -28,11 +28,11 @@ export const offeredMax = 20;
 /** Delay in ms during which further typing is combined into one search. */
 const settleMs = 150;
 
-/** Returns suggestions for the text. For operators, searches while the chooser is open. Members choose from their own. */
+/** Returns suggestions for the text. Operators search all organisations while the chooser is open; members see their own. */
 export function useOffers({ text, command }: OfferQuery, isOpen: boolean): Offers {
   const settled = useSettled(text);
   const name = isOpen && isOperator() ? 'organisation.list' : undefined;
-  // The search covers the present even if the page shows the past, so it finds organisations that exist only now.
+  // The search covers the present even if the page shows the past, so it also finds organisations that are new since then.
   const { data } = useRead(name, { text: settled, limit: offeredMax }, { isOfNow: true });
   useKnown(data?.items);
   const last = useRef(data);

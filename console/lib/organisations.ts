@@ -11,7 +11,7 @@ export interface NamedOrganisation {
   readonly name: string;
 }
 
-/** Organisations with their names: for an operator, the first page of all; for a member, their own. A search finds others. */
+/** Organisations with names. Operators get the first page of all and must search for others; members get their own. */
 export function useOrganisations(): readonly NamedOrganisation[] {
   const asked = { limit: pageRows.max };
   const { data } = useRead(isOperator() ? 'organisation.list' : undefined, asked, { isOfNow: true });
@@ -47,7 +47,7 @@ const listFirstMs = 300;
 const readsAtOnce = 4;
 /** Maximum number of names that wait to be read. It is somewhat more than a page shows. */
 const unreadMax = 200;
-/** Ids whose names wait to be read. Each is read only once, even if the organisation no longer exists. */
+/** Ids whose names wait to be read. Each name is requested only once, even if the organisation no longer exists. */
 const unread: string[] = [];
 const asked = new Set<string>();
 let reads = 0;

@@ -28,7 +28,7 @@ export interface ReadOptions {
 
 /** Responses read since the page was loaded, by path. They never contain secrets, because only writes return secrets. */
 const answers = new Map<string, unknown>();
-/** Responses that never change. They have a smaller bound than others, because browsing the past reads many large ones. */
+/** Responses that never change. Fewer of them are kept than of others, because browsing the past reads many large ones. */
 const pastAnswers = new Map<string, unknown>();
 const answersMax = 60;
 const pastAnswersMax = 10;

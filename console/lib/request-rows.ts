@@ -18,7 +18,7 @@ export interface Rows {
   readonly missed: number;
 }
 
-/** Adds newly arrived rows. After a restart of the stream (`isFirst`), replaces the old rows if none of them came again. */
+/** Adds newly arrived rows. After a restart of the stream (`isFirst`), rows that do not overlap with the old replace them. */
 export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, isFirst: boolean): Rows {
   const { items, next, silent, missed = 0 } = arrived;
   const fresh = newRows(shown?.items.slice(0, repeatedAmong), items);
@@ -41,7 +41,7 @@ export function withOlder(shown: Rows, { items, next, silent }: RequestList): Ro
   return { ...shown, items: all.slice(0, rowsMax), next: isFull ? undefined : next, silent };
 }
 
-/** Returns the number of held rows that are newer than the rows shown. */
+/** Returns how many of the rows held back are newer than the rows shown. */
 export function arrivedSince(shown: Rows | undefined, held: Rows | undefined): number {
   if (held === undefined) return 0;
   const newest = shown?.items[0]?.request;

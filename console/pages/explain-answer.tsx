@@ -120,7 +120,7 @@ function EventLine({ event: { type, position, by, at, why } }: { readonly event:
   );
 }
 
-/** Shows the verdict before the decisive event, commands that would avoid a refusal, and whether this build agrees. */
+/** Shows the verdict before the decisive event, ways to avoid a refusal, and whether this build would decide the same. */
 function Around({ explanation, asked }: { readonly explanation: Explanation; readonly asked: ExplainQuery }) {
   const { before, would, same } = explanation;
   if (before === undefined && would.length === 0 && same === undefined) return null;

@@ -41,7 +41,7 @@ function setupCommands(state: FleetReads, gateway: string): readonly (readonly [
   ];
 }
 
-/** Shows the setup steps, and ticks each one as its events arrive. */
+/** Shows the setup steps. Ticks off each step when the events that complete it arrive. */
 export function FirstRun({ state }: { readonly state: FleetReads }) {
   const { nodes, pool, stacks, organisations } = state;
   const keys = useRead(organisations.length > 0 ? 'key.list' : undefined, { limit: 1 }).data;

@@ -10,7 +10,7 @@ import { Card, State } from '../ui/parts.tsx';
 
 type OfAll = OperationAnswer<'activity.get'>;
 
-/** Returns the refusals of an organisation or, for operators, of all. Undefined until they are read, and for the past. */
+/** Returns an organisation's refusals or, for operators, all. Returns undefined until they are read, and for past states. */
 export function useRefusals(organisation: string | undefined): OfAll | undefined {
   const isNow = moment() === undefined;
   const ofOne = useRead(

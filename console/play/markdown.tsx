@@ -42,7 +42,7 @@ function drawLeaf(token: Token): ComponentChildren {
 
 function drawElement(token: Token, children: ComponentChildren): JSX.Element {
   const { type, tag, hidden } = token;
-  // A list without blank lines contains paragraphs that must not be drawn as such.
+  // Do not draw the paragraphs that the parser puts around the items of a list without blank lines.
   if (hidden) return <>{children}</>;
   if (type === 'link_open') return <Link address={linkAddress(token)}>{children}</Link>;
   // All headings have the same level, because they belong below the answer's own heading.

@@ -8,7 +8,7 @@ import { type Language, languages, renderCode } from './view-as.ts';
 
 type Stacks = KeyState['stacks'];
 
-/** Returns the value of an option in the model field. A space separates its parts, because ids cannot contain spaces. */
+/** Value of an option in the model field: the model, preceded by any stack and a space, which ids cannot contain. */
 function optionValue({ model, stack }: TurnTarget): string {
   return stack === undefined ? model : `${stack.id} ${model}`;
 }

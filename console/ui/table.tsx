@@ -280,7 +280,7 @@ function headingClass({ isNumber, look }: Pick<TableColumn<unknown>, 'isNumber' 
   return [isNumber && 'number', look].filter(Boolean).join(' ');
 }
 
-/** Reserves the height of undrawn rows. It is one cell, because spanning all columns would reserve space for hidden ones. */
+/** Reserves the height of undrawn rows. Has one cell, because a cell across all columns would give hidden columns a width. */
 function Spacer({ height }: { readonly height: number }) {
   return (
     <tr>
