@@ -148,7 +148,7 @@ async function memory({ organisations }: Traffic) {
         const record = readCounterRecord(value);
         if (record !== undefined) state.apply(record, nowMs);
       }
-    // Clear the list of changed values, as a gateway does when it copies the state to disk.
+    // Clear the state's list of changed values, as a gateway does when it copies the state to disk.
     Array.from(state.takeUnsaved());
     return state;
   });

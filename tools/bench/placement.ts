@@ -46,7 +46,7 @@ class SimulatedTime {
       isDone = true;
     });
     for (;;) {
-      // Let all code that the last event resumed run until it waits again.
+      // Let the code that the last event resumed run on until it waits again.
       await new Promise(setImmediate);
       const next = isDone ? undefined : this.#waiting.pop();
       if (next === undefined) return;

@@ -93,7 +93,7 @@ export function devCommand(program: Command): void {
   addOptions(command, devOptions).action(run);
 }
 
-/** Default port of a listener, shifted like --port so that a second fleet can run, or 0 (any free port) if too high. */
+/** Default port of another listener, moved by as much as --port so that a second fleet can run, or 0 (any) if too high. */
 function following(port: number, other: keyof typeof standardPorts): number {
   const wanted = standardPorts[other] + port - portDefault;
   return port === 0 || wanted > portMax ? 0 : wanted;
@@ -268,7 +268,7 @@ async function startGateways(
     keepAlive: options.keepAlive,
     consoleUrl: options.consoleUrl ?? base.console,
     playHost: browserNames(options.bind, options.playHost),
-    // Clients on other machines, or outside a container, may use host names that this machine does not know.
+    // Accept any host name, because clients on other machines or outside a container may use names that are unknown here.
     sharedHost:
       readSetting('HEADGATE_SHARED_HOST') ??
       (isLoopback(options.bind) ? `127.0.0.1,localhost,${options.bind}` : '*'),

@@ -49,7 +49,7 @@ export interface SimNodeOptions {
   /** Number of uncached prompt tokens read per second. With 0, the default, reading takes no time. */
   readonly promptTokensPerSecond?: number;
   readonly certificate?: Certificate | undefined;
-  /** Counts and limits the node's connections. Several nodes may share one. By default, each node has its own. */
+  /** Counts and limits connections. Several nodes may share one such object. By default, each node has its own. */
   readonly connections?: Connections;
 }
 
