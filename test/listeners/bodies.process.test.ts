@@ -145,12 +145,12 @@ describe.each(names)('%s', (name) => {
         const peer = await RawPeer.open(listener.endpoint);
         peers.push(peer);
         await peer.send(head(listener, 8 * MiB));
-        // Listeners refuse a body before it is complete and then drain it. A gateway, however, leaves bodies that must wait
-        // unread.
+        // Listeners refuse a body before it is complete and then drain it. But a gateway does not read a body that must wait
+        // for memory.
         const sent = peer.send(Buffer.alloc(8 * MiB - 1, ' '));
         if (!isGateway(listener) || n < bodiesOfShare) await sent;
-        // Waits until each body has its share, because two bodies that arrive at once may each get only a part of what is
-        // left.
+        // Waits until the body has all the memory it needs. If two bodies arrived at once, each might get only a part of the
+        // remaining budget.
         if (isGateway(listener) && n < bodiesOfShare)
           await until(
             async () => (await metricOf(listener, 'headgate_request_body_bytes')) >= (n + 1) * 8 * MiB,
@@ -181,7 +181,7 @@ describe.each(names)('%s', (name) => {
       for (let n = 0; n < 40; n++) await peer.send(block);
       await peer.send('0\r\n\r\n');
       await expectOtherServed(listener);
-      // Closes the connection here, because after its answer it may stay open for as long as any other connection.
+      // Closes the connection once it is answered, because the listener may keep it open as long as any other connection.
       await peer.received(/\r\n\r\n/);
       peer.close();
     });

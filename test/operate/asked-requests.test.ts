@@ -121,7 +121,7 @@ async function serve(name: string, journal = journals.get(name)): Promise<() => 
 }
 const serveAll = async () => Promise.all(names.map((name) => serve(name)));
 
-/** Longer than in production, because no test here is about a slow gateway. */
+/** The time-out is longer than in production, because no test here is about a slow gateway. */
 const sources = () => ({ board, gatewayToken: token, askTimeoutMs: 30_000 });
 const never = new AbortController().signal;
 const asked = (filter: GatewayFilter = {}, gateway?: string) => ({ filter, gateway });

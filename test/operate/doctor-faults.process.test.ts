@@ -499,7 +499,7 @@ describe('doctor finds a fault of the log or of a control plane’s file:', () =
 
   test('HG2002 and HG4006: an event has a later version', async () => {
     await append([{ type: 'moon.landed', v: 1, critical: true, data: {} }]);
-    // Runs `doctor` rarely, because each run waits ten seconds for a log that no fold follows any more.
+    // Runs `doctor` rarely, because each run waits ten seconds for processes to fold the log, which none does any more.
     let run = await doctor('-o', 'json');
     const areFound = () =>
       ['HG2002 fail', 'HG4006 fail gw'].every((each) => faultsIn(run.out).includes(each));

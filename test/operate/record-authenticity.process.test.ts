@@ -230,7 +230,7 @@ test('nobody can take a gateway’s row numbers, so its later requests count', a
 
 test('a record repeated with its MAC counts once', async () => {
   await settled();
-  // Compared separately, because the token counter may still rise to the total of the rows, but not above it.
+  // The token count is compared separately, because it may still rise to the total of the rows, but not above it.
   const { used: _, ...before } = await answers();
   for (const topic of topics) {
     const log = await openLog(fleet.logUrl, { topic }, { allowTrimmed: true });
@@ -243,7 +243,7 @@ test('a record repeated with its MAC counts once', async () => {
     expect(genuine.length, topic).toBeGreaterThan(0);
     await append(topic, genuine.slice(0, 50));
   }
-  // A repeated usage row is counted in this metric, so by then the records written again have been read.
+  // Waits until a repeated usage row is counted, because all records that were written again have been read by then.
   await until(async () => {
     const metrics = await (await fetch(`${plane.ready.metrics}/metrics`)).text();
     return Number(/headgate_usage_rows_total\{outcome="repeated"\} (\d+)/.exec(metrics)?.[1]) > 0;

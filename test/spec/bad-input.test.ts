@@ -485,7 +485,7 @@ test.each([
     const lines = ['Content-Type: application/json', `Content-Length: ${body.length}`];
     const bearer = `Authorization: Bearer ${acme}`;
     const asked = [`POST ${chatPath} HTTP/1.1`, 'Host: 127.0.0.1', bearer, ...lines, '', body].join('\r\n');
-    // Sends the garbage after the whole request, or after the first bytes of its answer.
+    // Sends garbage bytes together with the complete request, or once the first bytes of the response have arrived.
     for (const awaited of [undefined, 'HTTP/1.1 200']) {
       const text =
         awaited === undefined

@@ -305,13 +305,13 @@ test('Errors 4, Errors 7, Errors 8, Errors 9, Errors 10: a temporary refusal nev
   const bad = { ...tooLong, nonsense: 1 };
   const elsewhere = (model: string, more = {}) =>
     chat({ port, key, model, more, host: stackHost('missing') });
-  // One request is in flight, which is the limit. No other limit is reached.
+  // One request is in flight, which is the limit on concurrency. No other limit is reached.
   await see(ask(key));
   await see(ask(key, 'no-such-model'));
   await see(elsewhere('echo-small'));
   held.leave();
   await expect.poll(async () => (await ask(key)).status, { interval: 20, timeout: 5000 }).toBe(200);
-  // Two requests were made this minute, which is the limit, and the allowance is used up.
+  // Two requests were made this minute, which is the limit on requests. The allowance is used up, too.
   await see(ask(key, 'no-such-model'));
   await see(elsewhere('echo-small'));
   await see(ask(key));

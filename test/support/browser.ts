@@ -13,8 +13,8 @@ export const isBrowserInstalled = existsSync(executablePath);
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /**
- * Browser features that tests never see. Menus that are pages of their own (two per context) and spare renderer processes
- * took more time than the pages under test.
+ * Browser features to disable. Menus that are pages of their own (two per context) and spare renderer processes, which no
+ * test sees, took more time than the pages under test.
  */
 const unseen = [
   'PreloadTopChromeWebUI',
