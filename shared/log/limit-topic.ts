@@ -20,7 +20,7 @@ import { addRefused, checkMac, RecordMac, type RefusedRecords } from './core/rec
 import { openLog } from './open-log.ts';
 import { type OpenTopic, ReopenedLog } from './reopened-log.ts';
 
-/** A reader whose batch has at least this many records counts as behind, and does not rest before the next read. */
+/** A reader whose batch has at least this many records counts as behind, so it reads the next batch without a pause. */
 const behindRecords = 200;
 
 export interface LimitBatch {
@@ -32,12 +32,12 @@ export interface LimitBatch {
 export interface FollowTopicOptions {
   /** Position at which to start reading: an offset, or a time in ms since 1970. */
   readonly from: number | { readonly atMs: number };
-  /** Called with the batches in topic order. If it throws, the follower stops. */
+  /** Called with each batch in topic order. If it throws, the follower stops. */
   readonly onBatch: (batch: LimitBatch) => void;
   readonly onFault: (error: Error) => void;
-  /** Called after each small batch, to pause so that one read returns more. The next batch is read once this resolves. */
+  /** Called after each small batch. The next batch is read once the promise resolves, so a pause lets batches grow. */
   readonly rest?: (signal: AbortSignal) => Promise<void> | undefined;
-  /** Called when the topic was replaced or truncated, before it is read from its beginning. Earlier records may be lost. */
+  /** Called when the topic was replaced or truncated, before it is read again from its beginning. Records may be lost. */
   readonly onRestart?: () => void;
 }
 
@@ -46,7 +46,7 @@ export interface LimitTopicOptions {
   readonly open: OpenTopic;
   /** Gateway tokens. The first one signs records, and all are accepted. */
   readonly tokens: readonly [string, ...string[]];
-  /** Called when the topic can no longer be read or written, with the reason and the next step, and when it can be again. */
+  /** Called when the topic becomes unreachable, with the reason and the next step, and when it is reachable again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
@@ -58,7 +58,7 @@ export class LimitTopic {
   readonly #log: ReopenedLog;
   readonly #followers: Follower[] = [];
   #isClosed = false;
-  /** Kinds of operations that have failed and not succeeded since. */
+  /** Kinds of operations whose last attempt failed. */
   readonly #failing = new Set<'calls' | 'reading'>();
 
   constructor(options: LimitTopicOptions) {
@@ -68,7 +68,7 @@ export class LimitTopic {
     this.#log = new ReopenedLog(options.open);
   }
 
-  /** False after a failed call until one succeeds. Also false while the topic cannot be read, even if appends succeed. */
+  /** Whether both calls and reading last succeeded. False while the topic cannot be read, even if appends succeed. */
   get reachable(): boolean {
     return this.#failing.size === 0;
   }
@@ -151,7 +151,7 @@ function isLogFault(error: unknown): error is Error {
 export function openLimitTopic(logUrl: string, options: Omit<LimitTopicOptions, 'open'>): LimitTopic {
   const { topic } = options;
   const keep = { keepSeconds: limitTopicKeepSeconds[topic], allowTrimmed: true };
-  // Do not wait for flushes. If the machine loses a record in a crash, a later record includes its counts.
+  // Do not wait for flushes to disk, because if a crash loses a record, a later cumulative record includes its counts.
   return new LimitTopic({
     ...options,
     open: (mustExist) => openLog(logUrl, { topic }, { ...keep, mustExist, durability: 'normal' }),

@@ -1,4 +1,4 @@
-/** Writes metrics and log lines about how a process reads topics: unreadable topics, recoveries and skipped batches. */
+/** Writes metrics and log lines about the topics that a process reads: whether they can be read, and skipped batches. */
 import type { Registry } from 'prom-client';
 import type { LineLogger } from '../runtime/logger.ts';
 import { ObservedMetrics } from '../runtime/observed-metrics.ts';

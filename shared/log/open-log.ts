@@ -1,4 +1,4 @@
-/** Opens a log by its URL. Only this file parses `HEADGATE_LOG`. Errors must not contain it, as it may include a password. */
+/** Opens a log by its URL. Only this file parses `HEADGATE_LOG`. Errors must not repeat it, as it may contain a password. */
 import { environment } from '../runtime/settings.ts';
 import type { TimedLog, TopicAddress } from './core/control-log.ts';
 import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded/embedded-log.ts';
@@ -49,7 +49,7 @@ function parseBrokers(rest: string): string[] {
 /** Matches a host name, an IPv4 address or a bracketed IPv6 address, followed by a port. */
 const brokerPattern = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
 
-/** Matches names that Kafka allows for topics. This also keeps a topic's file inside its folder. */
+/** Matches names that Kafka allows for topics. In SQLite, the check keeps a topic's file inside the log's folder. */
 const topicPattern = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
 export type OpenLogOptions = Omit<EmbeddedLogOptions, 'folder' | 'address'>;
@@ -59,7 +59,7 @@ export function openLog(url: string, address: TopicAddress, options: OpenLogOpti
   return logOpener.open(url, address, options);
 }
 
-/** Function that opens logs. Only simulations replace it, because their logs are in memory. */
+/** Function that opens every log. Only simulations replace it, because they keep their logs in memory. */
 export const logOpener = { open: openByUrl };
 
 async function openByUrl(url: string, address: TopicAddress, options: OpenLogOptions): Promise<TimedLog> {

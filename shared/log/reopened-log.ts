@@ -1,4 +1,4 @@
-/** A log that is opened on first use and reopened if it was replaced. Readers get `LogReplaced` and then read the new log. */
+/** A log that is opened on first use and reopened if replaced. Readers get `LogReplaced`, and then read the new log. */
 import {
   type LogBatch,
   LogReplaced,
@@ -21,7 +21,7 @@ export class ReopenedLog implements TimedLog {
     this.#open = open;
   }
 
-  /** Number of times that the open log turned out to be replaced. */
+  /** Number of times that this log was reopened because it had been replaced. */
   get replacements(): number {
     return this.#replacements;
   }
@@ -82,7 +82,7 @@ export class ReopenedLog implements TimedLog {
     }
   }
 
-  /** Reopens a replaced log once for all callers. If there is no new log yet, the next call tries again. */
+  /** Reopens a replaced log once for all callers. If reopening fails, a later call tries again. */
   async #reopenReplaced(opened: Promise<TimedLog>, error: unknown): Promise<void> {
     if (!(error instanceof LogReplaced) || this.#isClosed) return;
     if (this.#log === opened) this.#reopening ??= this.#reopen(opened);

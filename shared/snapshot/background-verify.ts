@@ -15,16 +15,16 @@ const rowsPerSlice = 50;
 /** Pause after a slice, as a multiple of the slice's duration. */
 const pauseFactor = 9;
 /**
- * Longest pause after a slice, in ms. A slice that seems slower was interrupted, and pausing longer would only hold the read
- * transaction open.
+ * Longest pause after a slice, in ms. A slice that seems slower was interrupted by other work, and a longer pause would only
+ * keep the read transaction open.
  */
 const pauseMsMax = 50;
 /** Pause between two passes over all tables, as a multiple of a pass's duration. */
 const passPauseFactor = 3;
-/** Size in bytes of the write-ahead log at which reading stops, because an open read transaction prevents its truncation. */
+/** Size in bytes of the write-ahead log at which reading stops, because it cannot be truncated during a read transaction. */
 const walBytesMeanwhileMax = walBytesMax / 2;
 
-/** Resolves with the tables that differ from their digests, or with none once `signal` aborts. Rejects on damaged pages. */
+/** Resolves with the tables that contradict their digests, or with none once `signal` aborts. Rejects on damaged pages. */
 export async function verifyContinuously(
   snapshot: Pick<Snapshot, 'path'>,
   signal: AbortSignal,

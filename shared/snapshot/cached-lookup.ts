@@ -8,7 +8,7 @@ export interface CachedLookup extends Lookup {
   forget(table: TableName, before: TableRow | undefined, after: TableRow | undefined): void;
 }
 
-/** Maximum number of results cached per query. The next result empties the query's whole cache. */
+/** Maximum number of results cached for each kind of query. One result more empties the cache of that kind. */
 const answersMax = 10_000;
 
 /** Joins key parts with a NUL character, which names cannot contain. */
@@ -38,13 +38,13 @@ function forgetAll(answers: Caches): void {
   for (const known of Object.values(answers)) known.clear();
 }
 
-/** For each table, removes the results that depend on one of its rows. null if no result depends on the table. */
+/** For each table, a function that removes the results depending on one of its rows, or null if no results do. */
 const forgetters: {
   readonly [Name in TableName]: ((answers: Caches, row: RowOf<Name>) => void) | null;
 } = {
-  // Clear the owners of all keys, because finding those of one tier or organisation would be costly in large commits.
+  // Clear the owners of all keys, because finding the keys of one tier or organisation would be costly in large commits.
   tier: ({ owners }) => owners.clear(),
-  // Clear all results about tiers' models, because a row with the model `*` includes every model.
+  // Clear the results for all models, because a row with the model `*` means that its tier includes every model.
   tier_model: ({ included }) => included.clear(),
   model: ({ catalogued, weights, affinities }, { id }) => {
     for (const answers of [catalogued, weights, affinities]) answers.delete(id);

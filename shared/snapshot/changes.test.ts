@@ -1,7 +1,7 @@
 /**
  * Tests changes released in waves with random histories. Every fold of one log must end in the same state. The base must
  * equal the state of a reader that does not know changes. A gateway must read either the base, or the base with all events of
- * the change.
+ * the open change.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -69,7 +69,7 @@ function stagedEvent(change: string, events: readonly KnownEvent[]): KnownEvent 
   });
 }
 
-/** Gives change events an unknown type, so that readers treat them as a build from before changes existed would. */
+/** Gives events about changes an unknown type, so that the fold skips them like a build from before changes existed. */
 function unknown(stored: StoredEvent): StoredEvent {
   return stored.type.startsWith('change.') ? { ...stored, type: `later.${stored.type}` } : stored;
 }
@@ -89,7 +89,7 @@ const definitionsIn = ({ db }: State): unknown[] =>
     db.prepare(`SELECT ${columnsOf(name)} FROM ${name} ORDER BY ${tableSpecs[name].key.join(', ')}`).all(),
   );
 
-/** Returns the rows of definitions as the gateway reads them, and whether a change has reached it. */
+/** Returns the rows of definitions as the gateway reads them, and whether the open change has reached the gateway. */
 function effectiveRows(snapshot: Snapshot, gateway: string): [isInside: boolean, rows: unknown[]] {
   return snapshot.stateAt({ kind: 'present', view: { gateway } }, (state) => [
     state.overlaid !== undefined,

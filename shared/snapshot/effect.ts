@@ -21,7 +21,7 @@ export interface EventContext {
 /** Reason why an event was skipped, or undefined if it was applied. */
 export type EventSkipReason = string | undefined;
 
-/** Name of a table, followed by the mark columns of its rows that an event updates. */
+/** Name of a table, followed by those mark columns of its rows that the event updates. */
 type ExplainedRows = {
   [Table in TableName]: readonly [Table, ...MarkOf<Table>[]];
 }[TableName];
@@ -29,9 +29,9 @@ type ExplainedRows = {
 export interface EventEffect<Name extends EventTypeName> {
   /** Applies the event. It must never throw, and must depend only on its arguments; see `fold.ts`. */
   fold(tables: TableViews, data: EventData<Name>, context: EventContext): EventSkipReason;
-  /** Inverse of the event, or a text that says why it cannot be undone. null means that nothing needs explaining. */
+  /** Inverse of the event, or a text that says why it cannot be undone. null for an event that changes no rows. */
   readonly inverse: Inverse<EventData<Name>> | string | null;
-  /** Table and mark columns that this event sets. An explanation that cites such a row also names the event. */
+  /** Table and mark columns that the event sets. An explanation that cites such a row also names the event that set it. */
   readonly explains: ExplainedRows | readonly [];
 }
 export type EventEffects = { readonly [Name in EventTypeName]: EventEffect<Name> };
@@ -42,13 +42,13 @@ export interface UndoCommand {
 }
 
 export interface Inverse<Data> {
-  /** Reads the rows that the event concerned. Undo requires that they have not changed since the event. */
+  /** Reads the rows that the event changed. The event can be undone only if they have not changed again since. */
   subject(db: Database, data: Data): unknown;
-  /** Returns the command that undoes the event, a text if that is impossible, or undefined if there is nothing to undo. */
+  /** Returns the command that undoes the event, a text that says why none can, or undefined if nothing needs undoing. */
   command(before: Database, data: Data): UndoCommand | string | undefined;
 }
 
-/** Builds an inverse. `subject` reads the rows concerned. `command` undoes the event, given these rows before it. */
+/** Builds an inverse. `subject` reads the rows that the event changed. `command` gets these rows as they were before it. */
 export function inverse<Data, Subject>(
   subject: (db: Database, data: Data) => Subject,
   command: (was: Subject, data: Data) => UndoCommand | string | undefined,
@@ -61,7 +61,7 @@ export function undo<Name extends CommandName>(name: Name, input: OperationInput
 }
 
 export interface RowSource<Data> {
-  /** Reads the row with this key. Returns undefined if the row does not exist or the event does not apply to it. */
+  /** Reads the row with this key as event data. Returns undefined if no such row exists or the event does not fit it. */
   at(db: Database, ...key: SqlValue[]): Data | undefined;
 }
 
@@ -70,7 +70,7 @@ export function rowSource<Table extends TableName, Data>(
   table: Table,
   data: (row: RowOf<Table>, db: Database) => Data | undefined,
 ): RowSource<Data> {
-  // Select columns by name, because the table also contains marks.
+  // Select columns by name, because the table also has mark columns, which the data must not contain.
   const { columns, key } = tableSpecs[table];
   const where = key.map((column) => `${column} = ?`).join(' AND ');
   const select = `SELECT ${Object.keys(columns).join(', ')} FROM ${table} WHERE ${where}`;

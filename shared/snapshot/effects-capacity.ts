@@ -171,7 +171,7 @@ export const capacityEffects = {
         models: data.models ? JSON.stringify(data.models) : null,
         agent: data.agent ? 1 : 0,
         drained: before?.drained ?? 0,
-        // A node with a new address must first be found healthy. The generation stays, so that no former owner can report on
+        // A node with a new address must be found healthy first. Its generation stays, so that former owners cannot report on
         // it.
         owner: null,
         generation: before?.generation ?? 0,

@@ -22,7 +22,7 @@ export const stagedEventTypes = [
   'stack.surface_set',
 ] as const satisfies readonly EventTypeName[];
 
-/** Key of the open change's row. Because there is only this one key, at most one change can be open. */
+/** Key of the row of the open change. All open changes would have this key, so at most one change can be open at a time. */
 export const openSlot = 'open';
 
 const closedKept = 20;
@@ -31,7 +31,7 @@ export function isStagedType(type: string): boolean {
   return stagedEventTypes.some((each) => each === type);
 }
 
-/** Converts staged events to the form that this build uses. Returns undefined if one of them cannot be read or staged. */
+/** Converts staged events to this build's form. Returns undefined if it cannot read or must not stage one of them. */
 function stagedEvents(events: readonly StoredEvent[]): readonly StoredEvent[] | undefined {
   const known: StoredEvent[] = [];
   for (const stored of events) {
@@ -61,7 +61,7 @@ function close(
   });
 }
 
-/** Removes the oldest closed changes. */
+/** Removes the oldest closed changes, of which only a limited number is kept. */
 function trimClosed(tables: TableViews): void {
   const closed = (['completed', 'withdrawn'] as const).flatMap((state) =>
     tables.closed_change.where('state', state),

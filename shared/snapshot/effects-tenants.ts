@@ -99,7 +99,7 @@ const members = rowSource('member', ({ organisation, person, role }) => ({ organ
 const createdKeys = rowSource(
   'api_key',
   ({ id, hash, organisation, name, expires, expires_at: expiresAtMs }) => {
-    // The row lacks these columns if only the revocation of the key is known.
+    // A key's row lacks these columns if only a revocation of the key has been folded so far.
     if (hash === null || organisation === null || name === null || expires === null) return undefined;
     const expiresAt = expiresAtMs === null ? null : formatMoment(expiresAtMs);
     return { id, organisation, name, hash: hash.toString('hex'), expires, expiresAt };
@@ -291,7 +291,7 @@ export const tenantEffects = {
     explains: ['api_key'],
   },
   'key.revoked': {
-    // A revocation may precede its key in the log. Keep it, so that the key is revoked in whichever order the events arrive.
+    // A revocation may precede its key in the log. Keep the revocation, so that the key ends revoked whatever the order.
     fold: (tables, { id }, { atMs, by }) => {
       const key = tables.api_key.get(id);
       if (key && key.revoked_at !== null) return 'revoked already';
@@ -303,7 +303,7 @@ export const tenantEffects = {
     explains: ['api_key'],
   },
   'key.forgotten': {
-    // Do not forget a key that was still valid at the commit's time, whoever wrote the event and whichever clock they used.
+    // Do not remove a key that was still valid at the commit's time, no matter who wrote the event and by which clock.
     fold: (tables, { id }, { atMs }) => {
       const key = tables.api_key.get(id);
       if (!key) return 'no such key';
@@ -317,7 +317,7 @@ export const tenantEffects = {
   'usage.adjusted': {
     fold: (tables, { organisation, period, tokens }) => {
       const before = tables.usage_adjustment.get(organisation, period)?.tokens ?? 0;
-      // Clamp the sum to integers that JavaScript and SQLite store exactly, so that it can be recomputed from the rows.
+      // Clamp the sum to integers that JavaScript and SQLite store exactly, so that verification can recompute its digest.
       const sum = Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, before + tokens));
       return tables.usage_adjustment.put({ organisation, period, tokens: sum });
     },

@@ -20,7 +20,7 @@ export const eventEffects: EventEffects = {
   // Signers determine which records the log's chain accepts. They are stored with the snapshot's position, not in a table.
   'log.signers_set': onlyInTheLog,
   'session.ended': onlyInTheLog,
-  // `snapshot.ts` compares a checkpoint with the snapshot, because it knows the snapshot's digests.
+  // `snapshot.ts` handles checkpoints, because only it knows the digests with which a checkpoint is compared.
   checkpoint: onlyInTheLog,
   no_op: onlyInTheLog,
   ...changeEffects,

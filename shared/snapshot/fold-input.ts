@@ -4,12 +4,12 @@ import { momentSchema } from '../../schemas/names.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { EventContext } from './effect.ts';
 
-/** Number of records and bytes that take about 1 ms to fold. The clock is checked after chunks worth up to `msMax` ms. */
+/** Number of records and bytes that take about 1 ms to fold. The clock is checked again after at most `msMax` ms of work. */
 const recordsPerMs = 13;
 const bytesPerMs = 6 * 1024;
 const msMax = 5;
 
-/** Drops records that were read before. They must not extend the chain of commits a second time. */
+/** Drops records that were read before, because they must not extend the chain of commits a second time. */
 export function withIncreasingOffsets(records: readonly LogRecord[], from: number): LogRecord[] {
   let next = from;
   return records.filter(({ offset }) => {
@@ -19,7 +19,7 @@ export function withIncreasingOffsets(records: readonly LogRecord[], from: numbe
   });
 }
 
-/** Returns the records from `start` that may be folded before the next check of the clock. Always returns at least one. */
+/** Returns the records from `start` that may be folded before the clock is checked again. Always returns at least one. */
 export function nextChunk(records: readonly LogRecord[], start: number, budgetMs: number): LogRecord[] {
   const ms = Math.min(budgetMs, msMax);
   let bytes = 0;
@@ -33,7 +33,7 @@ export function nextChunk(records: readonly LogRecord[], start: number, budgetMs
 export function eventContext(commit: Pick<Commit, 'seq' | 'at' | 'by'>): EventContext {
   return {
     seq: commit.seq,
-    // Accept only this format, because `Date.parse` reads some other formats in this process's time zone.
+    // Accept only this format, because `Date.parse` would read some other formats in the time zone of this process.
     atMs: momentSchema.safeParse(commit.at).success ? Date.parse(commit.at) : 0,
     by: commit.by.slice(0, 200),
   };

@@ -1,6 +1,6 @@
 /**
- * Tests that the fold is total. Whatever a commit contains, the fold must never throw, and must fold the events around the
- * junk as if the junk were absent. Otherwise one bad event would stop every gateway for good.
+ * Tests that the fold accepts any commit. Whatever junk a commit contains, the fold must never throw, and must fold the
+ * events around the junk as if the junk were absent. Otherwise one bad event would stop every gateway for good.
  */
 
 import fc from 'fast-check';
@@ -66,7 +66,7 @@ const oddValues: fc.Arbitrary<unknown> = fc.oneof(
   fc.dictionary(oddTexts, oddTexts, { maxKeys: 3, noNullPrototype: true }),
 );
 
-/** Data of a known type in which some fields are replaced, missing or added. */
+/** Data of a known event type, with some fields replaced, missing or added. */
 const bent = fc
   .tuple(
     fc.constantFrom(...eventTypeNames),
@@ -84,7 +84,7 @@ const bent = fc
     if (extra) Object.defineProperty(data, extra[0], { value: extra[1], enumerable: true });
     return { type: type as string, data: data as unknown };
   });
-/** Events with odd fields that a schema may accept, each filled to the allowed maximum. */
+/** Events whose extra or odd fields a schema may accept, each filled up to the allowed maximum. */
 const brim: fc.Arbitrary<{ type: string; data: unknown }> = fc
   .tuple(oddTexts, oddTexts, oddNumbers, fc.nat({ max: 5 }))
   .map(([a, b, n, which]) => {
@@ -120,7 +120,7 @@ const brim: fc.Arbitrary<{ type: string; data: unknown }> = fc
   });
 const foreign = fc.record({ type: fc.oneof(oddTexts, fc.constantFrom(...eventTypeNames)), data: oddValues });
 
-/** Junk events that a reader may skip. Critical events of unknown types have a test of their own. */
+/** Junk events that a reader may skip without halting. Another test covers critical events of unknown types. */
 const junkEvent: fc.Arbitrary<StoredEvent> = fc
   .tuple(
     fc.oneof(bent, brim, foreign),

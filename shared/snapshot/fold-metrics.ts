@@ -68,7 +68,7 @@ export class FoldMetrics {
     }).series({});
   }
 
-  /** Records a folded slice. `isLive` means that the fold was at the log's end, so a commit's age is its propagation time. */
+  /** Records a folded slice. `isLive` means that the fold had reached the log's end, so ages are propagation times. */
   folded(commits: readonly Commit[], seconds: number, isLive: boolean): void {
     this.#apply.observe(seconds);
     for (const { at, events } of commits)
@@ -100,7 +100,7 @@ export class FoldMetrics {
     metrics.gauge('headgate_fold_head_offset', 'end of the log, when the process last asked for it', () =>
       Math.max(source().snapshot.nextOffset, source().replicator.endOffset),
     );
-    // The snapshot stores this count. If a gateway replaces its snapshot, the count restarts at 0, as a counter may.
+    // The snapshot stores this count, so it restarts at 0 if a gateway replaces its snapshot. A counter may do so.
     metrics.counter(
       'headgate_fold_skipped_total',
       'records skipped because they did not extend the chain',

@@ -1,4 +1,4 @@
-/** Observes each step of a fold inside its transaction, which may roll back. The history uses this to record versions. */
+/** Observes each step of a fold inside its transaction, which may roll back. The history records row versions this way. */
 import type { Commit } from '../../schemas/events/commit.ts';
 import type { TableName, TableRow } from './tables.ts';
 

@@ -11,7 +11,7 @@ import type { Snapshot } from './snapshot.ts';
 import { type TableName, type TableRow, tableNames, tableSpecs } from './tables.ts';
 import { verify } from './verify.ts';
 
-/** A test case. `leaves` lists all rows of each table that changes. All other tables must stay unchanged. */
+/** A test case. `leaves` lists, after the event, all rows of each changed table. All other tables must stay unchanged. */
 type Case = readonly [
   name: string,
   given: readonly KnownEvent[],
@@ -19,10 +19,7 @@ type Case = readonly [
   leaves: Partial<Record<TableName, readonly TableRow[]>>,
 ];
 
-/**
- * Time of the third commit, which contains `when`, in ms. The first creates the log, and the second contains the given
- * events.
- */
+/** Time in ms of the third commit, which contains `when`. The first creates the log, the second contains the given events. */
 const whenMs = firstMomentMs + 3000;
 const givenMs = firstMomentMs + 2000;
 const hashOf = (text: string): Buffer => Buffer.from(sha256(text), 'hex');
@@ -75,7 +72,7 @@ const nodeRow = (row: TableRow = {}): TableRow => ({
   changed_at: null,
   ...row,
 });
-/** Returns the row of a node whose owner reported it up in the preceding commit. */
+/** Returns the row of a node that its owner reported up in the commit before the tested one. */
 const upRow = (row: TableRow = {}): TableRow =>
   nodeRow({
     owner: 'control-1',

@@ -1,7 +1,7 @@
 /**
- * The fold turns one event into row changes. It never throws, never reads a clock and never draws random numbers. Its result
- * depends only on the rows and the event. References may dangle until they are read. An event that contradicts the rows, such
- * as an id created twice or a report from a node's former owner, is skipped with a reason.
+ * The fold turns one event into row changes. It never throws, never reads a clock and never draws random numbers, so its
+ * result depends only on the rows and the event. References are checked only when rows are read, so they may dangle. An event
+ * that contradicts the rows, such as an id created twice or a report from a node's former owner, is skipped with a reason.
  */
 import { eventDefinitions } from '../../schemas/events/event-definitions.ts';
 import type { KnownEvent } from '../../schemas/events/events.ts';
@@ -12,7 +12,7 @@ import type { TableViews } from './table.ts';
 /** Increase this after every change to the tables or to the way existing event types are folded. */
 const rowsVersion = 8;
 
-/** Version of the fold. Snapshots with another version are rebuilt. Every new event type increases the version. */
+/** Version of the fold, which each new event type increases. A snapshot with another version is rebuilt. */
 export const foldVersion = Math.max(
   rowsVersion,
   ...Object.values(eventDefinitions).map((definition) => definition.foldVersion),

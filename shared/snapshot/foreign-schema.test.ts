@@ -18,8 +18,8 @@ good.apply(recordsOf(fleetHistory(5, 30)));
 good.close();
 
 /**
- * Returns a table's SQL in which STRICT is only part of a comment. In SQL, a comment ends only at a line feed, and not at the
- * carriage return that JavaScript also treats as the end of a line.
+ * Returns a table's SQL in which STRICT is only part of a comment. In SQL, a line feed ends a comment but a carriage return
+ * does not, although JavaScript treats both as the end of a line.
  */
 function withoutRules(table: string): string {
   const db = openDatabase(intact, { durability: 'normal', readOnly: true });

@@ -1,4 +1,4 @@
-/** Tests that a proof's age is measured by whichever clock shows more, and which freshness states follow from the age. */
+/** Tests that the age of a freshness proof is measured by whichever clock shows more, and which states follow from it. */
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Freshness, type FreshnessState } from './freshness.ts';

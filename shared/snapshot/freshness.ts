@@ -52,7 +52,7 @@ export class Freshness {
     return this.#asOf !== undefined;
   }
 
-  /** Records that everything acknowledged by the log before this moment has been folded. */
+  /** Records a proof: the snapshot contains everything that the log had acknowledged before this moment. */
   prove(moment: Moment): void {
     if (!this.#asOf || moment.monotonicMs > this.#asOf.monotonicMs) this.#asOf = moment;
   }
@@ -64,7 +64,7 @@ export class Freshness {
     return Math.max(monotonicMs - this.#asOf.monotonicMs, wallMs - this.#asOf.wallMs, 0) / 1000;
   }
 
-  /** Whether only the wall clock makes the proof too old. The clock may have been set forward, so a new proof must decide. */
+  /** Whether the proof is too old by the wall clock alone. That clock may be wrong, so a new proof must decide. */
   get isFencedByWallClock(): boolean {
     if (this.#asOf === undefined || this.state() !== 'fenced') return false;
     return this.#clock().monotonicMs - this.#asOf.monotonicMs <= ageSecondsMax.draining * 1000;

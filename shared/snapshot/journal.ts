@@ -4,7 +4,7 @@ import { toFieldTexts } from '../../schemas/events/event-definition.ts';
 import type { StoredEvent } from '../../schemas/events/events.ts';
 import type { Database, Statement } from '../runtime/sqlite.ts';
 
-/** Number of recent commits among which a repeated command is recognised. */
+/** Number of most recent commits among which a repeated command is recognised. */
 const commandsKept = 100_000;
 /** Number of commits between two trims. Trimming in batches is cheaper. */
 const commandsTrimmedAtOnce = 64;
@@ -102,7 +102,7 @@ export class Journal {
     return this.#bySeq.get(seq);
   }
 
-  /** Returns the first commit that resulted from the command with this id. */
+  /** Returns the first commit that the command with this id led to. */
   commandOf(id: string): CommandRow | undefined {
     return this.#byId.get(id);
   }

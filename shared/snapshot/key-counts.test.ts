@@ -1,4 +1,4 @@
-/** Tests that the stored key counts always equal the counts of the rows, whatever was folded, previewed or rolled back. */
+/** Tests that the stored numbers of keys always match the key rows, whatever was folded, previewed or rolled back. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { dayMs } from '../../schemas/durations.ts';

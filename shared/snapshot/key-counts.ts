@@ -1,5 +1,5 @@
 /**
- * Counts keys by organisation and by the day on which they end, so that bounds on keys are checked without reading all keys.
+ * Counts keys by organisation and by the day on which they end, so that a limit on keys is checked without reading all keys.
  * The counts are derived from the rows, and stored in the transaction that changes the rows.
  */
 import { dayMs } from '../../schemas/durations.ts';
@@ -37,7 +37,7 @@ export class KeyCounts {
     if (after) this.#count(after, 1);
   }
 
-  /** Skip revocations whose key is unknown, because they do not belong to any organisation. */
+  /** Skip a revocation of an unknown key, because its row does not name an organisation. */
   #count(row: KeyRow, by: number): void {
     if (row.organisation === null) return;
     const day = dayNumber(keyEndMs(row));

@@ -57,7 +57,7 @@ export interface FoldedPosition {
   readonly head: { readonly hash: string };
 }
 
-/** Thrown if the record at the snapshot's offset is not the commit that the snapshot names. The snapshot is then wrong. */
+/** Thrown if the log's record at the snapshot's offset is not the commit that the snapshot names. The snapshot is wrong. */
 export class WrongPosition extends Error {
   override readonly name = 'WrongPosition';
 }
@@ -77,7 +77,8 @@ export async function checkIdentity(log: ControlLog, folded: FoldedPosition): Pr
 }
 
 /**
- * Checks the commit's number and log, which the hash does not cover. With wrong ones, the fold would skip all later commits.
+ * Checks the position's commit number and log id. The hash does not cover these, and wrong ones would make the fold skip all
+ * later commits.
  */
 function checkCommit(commit: Commit | undefined, { log, seq }: FoldedPosition): void {
   if (commit?.log === log && commit.seq === seq) return;

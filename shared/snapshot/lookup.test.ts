@@ -1,6 +1,6 @@
 /**
- * Tests that a node serves a model if the node can and if the model is installed at the node's place. Each of these facts
- * must take effect with the commit that changes it.
+ * Tests that a node serves a model only if the node has loaded it and it is installed at the node's place. A commit that
+ * changes either fact must take effect at once.
  */
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';

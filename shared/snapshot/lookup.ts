@@ -55,7 +55,7 @@ export interface Route {
   readonly served: string;
   readonly url: string;
   readonly dialect: Dialect;
-  /** Name of the credential for the node, or null if it does not need one. */
+  /** Name of the credential that the gateway sends to the node, or null if the node does not need one. */
   readonly credential: string | null;
   /** Context window of the model at this node, in tokens. null if the engine does not report it. */
   readonly windowTokens: number | null;
@@ -93,7 +93,7 @@ export interface Lookup {
   isCatalogued(model: string): boolean;
   /** Number of concurrent requests that one request for this model counts as. */
   weight(model: string): number;
-  /** Whether prompts with the same beginning are sent to the same node. */
+  /** Whether the gateway sends prompts for this model that begin alike to the same node. */
   hasAffinity(model: string): boolean;
   /** Id of the next higher tier that includes the model and allows more tokens per period, or undefined if there is none. */
   nextTier(rank: number, monthlyTokens: number, model: string): string | undefined;
@@ -103,7 +103,7 @@ export interface Lookup {
   usageAdjustment(organisation: OrganisationId, period: string): number;
   /** Number (`seq`) of the last commit that the look-up reflects. */
   position(): number;
-  /** The open change whose rows this look-up reads instead of the base rows, or undefined if there is none. */
+  /** The open change whose rows this look-up reads instead of the base rows, or undefined if it reads only base rows. */
   overlaid(): OpenOverlay | undefined;
 }
 
@@ -158,7 +158,7 @@ const totalsColumns: Columns<TotalsRow> = {
   tokensPerDay: 'total_tokens_per_day',
 };
 
-/** Prepares a SELECT of the columns and returns rows as objects. Letting the driver build the objects costs twice as much. */
+/** Prepares a SELECT that returns rows as objects. Building them here costs half as much as letting the driver do so. */
 function prepareRows<Row, Parameters extends unknown[]>(db: Database, columns: Columns<Row>, rest: string) {
   const names = Object.keys(columns);
   const list = Object.values<string>(columns).join(', ');

@@ -1,6 +1,6 @@
 /**
  * Tests that a snapshot that cannot be trusted is quarantined and rebuilt, and that the reason is reported. No file content
- * may keep a process from starting. Verification finds damage that only a full read can find.
+ * may keep a process from starting. Verification must find damage that only a full read can find.
  */
 
 import { copyFileSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
@@ -130,7 +130,7 @@ const harms: [string, (path: string) => void, RegExp][] = [
 ];
 
 /**
- * Wrong values for columns of the position. A reader that accepted one would continue at a wrong place or refuse its own log.
+ * Wrong values for columns of the position. A process that trusted one would continue at a wrong place or refuse its own log.
  */
 const wrongValues = {
   log: "'other'",
@@ -178,7 +178,7 @@ test('a quarantined file takes its write-ahead log with it', () => {
   const path = join(folder, 'wal.db');
   const first = openOrRebuild(path);
   first.snapshot.apply(records);
-  // Copies the database file and its write-ahead log while the database is open, because a kill would leave them like this.
+  // Copies the database file and its write-ahead log while the database is open, because a killed process leaves them so.
   const killed = join(folder, 'killed.db');
   for (const suffix of ['', '-wal']) copyFileSync(path + suffix, killed + suffix);
   first.snapshot.close();
@@ -198,8 +198,8 @@ function answers(path: string): unknown {
     const hashes = records
       .flatMap(({ value }) => JSON.parse(value.toString()).events)
       .map(({ data }) => Buffer.from(data.hash ?? '', 'hex'));
-    // Leaves out marks, which digests do not cover. With a wrong mark an explanation names the wrong event, but no decision
-    // changes.
+    // Leaves out mark columns, which digests do not cover. A wrong mark makes an explanation name the wrong event, but
+    // changes no decision.
     const columnsOf = (name: TableName): string => Object.keys(tableSpecs[name].columns).join();
     const rows = tableNames.map((name) =>
       snapshot.db.prepare(`SELECT ${columnsOf(name)} FROM ${name}`).all(),
@@ -214,7 +214,7 @@ function answers(path: string): unknown {
 
 test('a flipped bit is found when opening or verifying, or changes no answer, row or position', () => {
   const content = readFileSync(intact);
-  // Flips only used bytes, because most of a small file is unused space.
+  // Flips bits only in bytes that are not zero, because most of a small file is unused space.
   const used = [...content.keys()].filter((at) => content[at] !== 0);
   const random = seededRandom(77);
   const whole = answers(intact);
@@ -235,7 +235,7 @@ test('a flipped bit is found when opening or verifying, or changes no answer, ro
   for (const outcome of ['rebuilt', 'named by verify']) expect(outcomes[outcome]).toBeGreaterThan(0);
 });
 
-/** Opens and verifies the file and returns the outcome. Any exception other than damage fails the test. */
+/** Opens and verifies the file and returns the outcome. Any exception other than one that reports damage fails the test. */
 function outcomeOf(path: string): string {
   const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
   try {

@@ -20,7 +20,7 @@ import { verify } from './verify.ts';
 
 export interface OpenedSnapshot {
   readonly snapshot: Snapshot;
-  /** Reason why an earlier file was set aside, if one was. */
+  /** Reason why an earlier snapshot file was set aside. Absent if none was. */
   readonly rebuiltBecause?: string;
 }
 
@@ -43,12 +43,12 @@ export function memorySnapshot(): Snapshot {
   return new Snapshot(db, ':memory:');
 }
 
-/** Thrown if the file was written by another version of the fold. */
+/** Thrown if the snapshot file was written by another version of the fold. */
 export class OtherFoldVersion extends Error {
   override readonly name = 'OtherFoldVersion';
 }
 
-/** Opens an existing snapshot without changing it. Throws `DatabaseCorrupt`, `OtherFoldVersion` or an Error that says why. */
+/** Opens an existing snapshot without changing its rows. Throws `DatabaseCorrupt`, `OtherFoldVersion` or another Error. */
 export function openExisting(path: string, options: { readonly readOnly: boolean }): Snapshot {
   if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
   let db: Database | undefined;
@@ -84,12 +84,12 @@ function bootId(): string | null {
 
 const boot = bootId();
 /**
- * Durability of snapshot files. The log contains everything, so the fold need not wait for the disk if the boot id can reveal
- * a crash of the machine: a file from an earlier boot is verified before use. Without a boot id, the fold waits for the disk.
+ * Durability of snapshot files. The log has everything, so the fold need not wait for the disk if boot ids reveal that the
+ * machine crashed: a file from an earlier boot is verified before use. Without boot ids, it waits.
  */
 const durability = boot === null ? 'normal' : 'process';
 
-/** Returns why a file that was not closed cleanly cannot be trusted, or undefined if it can. */
+/** Returns why a file that was not closed cleanly cannot be trusted, or undefined if it can be. */
 function faultAfterCrash(snapshot: Snapshot, position: PositionRow): string | undefined {
   if (position.clean || position.boot === null || position.boot === boot) return undefined;
   const { differing } = verify(snapshot.db);
@@ -100,7 +100,7 @@ function faultAfterCrash(snapshot: Snapshot, position: PositionRow): string | un
 
 const notTheFilesFault = [OtherFoldVersion, NativeModuleMissing, DatabaseUnwritable, DatabaseBusy];
 
-/** Treats failures to read the file as damage, except those that the file did not cause. */
+/** Treats read errors as corruption, unless the cause lies outside the file, such as a missing permission. */
 function asCorruption(error: unknown, path: string): unknown {
   const ours = mapSqliteError(error, path);
   if (ours instanceof DatabaseCorrupt || notTheFilesFault.some((kind) => ours instanceof kind)) return ours;
@@ -135,12 +135,12 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
       }
       snapshot.db.close();
     } catch (error) {
-      // Rebuild only if the file itself is faulty. A full disk or a missing module is not a reason.
+      // Rebuild only if the file itself is faulty, and not because of, for example, a full disk or a missing module.
       if (!(error instanceof DatabaseCorrupt || error instanceof OtherFoldVersion)) throw error;
       rebuiltBecause = error.message;
     }
   }
-  // A write-ahead log may be left over from a removed file. SQLite would replay it into the new file.
+  // A removed file may have left its write-ahead log behind, which SQLite would replay into the new file.
   if (existsSync(path) || existsSync(`${path}-wal`)) quarantineFile(path);
   const db = openDatabase(path, { durability });
   createSchema(db, keyOrdersSql);
@@ -160,7 +160,7 @@ function whyUntrusted(
   return faultAfterCrash(snapshot, position);
 }
 
-/** Renames the file for inspection, together with its write-ahead log, which SQLite would replay into a new file. */
+/** Renames the file, so that people can inspect it, and its write-ahead log, which SQLite would replay into a new file. */
 export function quarantineFile(path: string): void {
   for (const suffix of ['', '-wal', '-shm']) {
     rmSync(`${path}.aside${suffix}`, { force: true });

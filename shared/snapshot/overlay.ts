@@ -1,7 +1,7 @@
 /**
- * Maintains the overlay of an open change: the rows that the base would have if the change's events were applied. They are
- * folded by the same functions as committed events. The overlay is recomputed whenever the base or the change moves, so it
- * always fits the current base.
+ * Maintains the overlay of an open change: the rows that differ from the base once the change's events are applied. These
+ * events are folded by the same functions as committed events. The overlay is recomputed whenever the base or the change
+ * moves, so it always fits the current base.
  */
 import { type KnownEvent, readEvent } from '../../schemas/events/events.ts';
 import type { Database } from '../runtime/sqlite.ts';
@@ -40,7 +40,7 @@ function asJson(table: TableName, row: TableRow): string {
   return JSON.stringify(Object.fromEntries(columns.map((column) => [column, values[column] ?? null])));
 }
 
-/** An in-memory layer above a base table. It contains the rows that the change's events have written. */
+/** An in-memory layer above a base table. It contains the rows that events of a change have written. */
 class OverlayTable<Name extends TableName> implements TableView<Name> {
   /** Written rows by key. undefined marks a removed row. */
   readonly written = new Map<string, RowOf<Name> | undefined>();
@@ -97,7 +97,7 @@ type Overlays = { readonly [Name in TableName]: OverlayTable<Name> };
 
 interface FoldedEvents {
   readonly tables: Overlays;
-  /** Reasons why some of the events were skipped. */
+  /** For each skipped event, its type and the reason. */
   readonly passedOver: readonly string[];
 }
 
@@ -114,7 +114,7 @@ export function foldOver(base: TableViews, events: readonly KnownEvent[]): Folde
   return { tables, passedOver };
 }
 
-/** Returns why a staged event no longer applies, such as a removed stack. The fold itself accepts dangling references. */
+/** Returns why a staged event no longer applies, such as that its stack was removed, which the fold itself would accept. */
 function whyObsolete(tables: TableViews, { type, data }: KnownEvent): EventSkipReason {
   if (type === 'stack.model_installed' && !tables.stack.get(data.stack)) return `no stack ${data.stack}`;
   const models =
@@ -134,7 +134,7 @@ export function rowsWritten(tables: Overlays): ReadonlySet<string> {
   );
 }
 
-/** Opens the tables of a state, so that events can be folded on top of them. The tables themselves are not written. */
+/** Opens the tables of a state, so that events can be folded over them with `foldOver`, which does not write to them. */
 export function openTables(db: Database): TableViews {
   return Object.fromEntries(
     tableNames.map((name) => [name, new Table(db, name, 0n, { seq: 0 })]),
@@ -148,7 +148,7 @@ export function parseEvents(change: Pick<RowOf<'change'>, 'events'>): KnownEvent
   });
 }
 
-/** Recomputes the overlay and writes only the rows that differ. */
+/** Recomputes the overlay of the open change, and writes only the overlay rows that differ from before. */
 function settleOverlay(tables: TableViews): void {
   const change = tables.change.get(openSlot);
   const folded = change && foldOver(tables, parseEvents(change));
@@ -184,7 +184,7 @@ export class OverlayKeeper {
     this.#settledAt = this.#writes();
   }
 
-  /** Forces the next `settle` to recompute, because a rollback may have undone any row. */
+  /** Makes the next `settle` recompute the overlay, because a rollback may have undone any of its rows. */
   forget(): void {
     this.#settledAt = -1;
   }
@@ -197,8 +197,8 @@ export class OverlayKeeper {
 }
 
 /**
- * Builds a SELECT in which overlay rows replace the table's own rows. `of` returns a table's name or its SELECT. `marks` are
- * the table's mark columns. In an overlay row, they contain the number of the commit that staged the change.
+ * Builds a SELECT in which overlay rows replace the table's own rows. `of` returns, for a table, its name or a SELECT.
+ * `marks` are the table's mark columns. In an overlay row, they contain the number of the commit that staged the change.
  */
 export function overlaidSelect(
   table: (typeof overlaidTables)[number],

@@ -1,11 +1,11 @@
-/** Position of a snapshot: what it has folded, and where it continues. It is written in the same transaction as the rows. */
+/** Position of a snapshot in the log: what it has folded, and where it continues. It is written in the rows' transaction. */
 import { hash as digestOf } from 'node:crypto';
 import { genesisPrev } from '../../schemas/events/commit.ts';
 import { type Database, DatabaseCorrupt, type Statement } from '../runtime/sqlite.ts';
 import { columnsSql, integer, orNull, type RowWith, text } from '../runtime/table-columns.ts';
 import { foldVersion } from './fold.ts';
 
-/** Columns that describe what has been folded. */
+/** Columns that describe which part of the log has been folded. */
 const foldedColumns = {
   log: orNull(text()), // id of the log; NULL before `log.created`
   seq: integer(), // number of the last folded commit; 0 before the first
@@ -20,12 +20,12 @@ const foldedColumns = {
 export type FoldedColumns = RowWith<typeof foldedColumns>;
 const foldedNames = Object.keys(foldedColumns) as (keyof FoldedColumns)[];
 
-/** SHA-256 of the position's columns, in hex, because digests do not cover this row. It does not prove who wrote the row. */
+/** SHA-256 of the position's columns, in hex. Digests do not cover this row. The checksum does not prove who wrote it. */
 export function positionChecksum(row: FoldedColumns): string {
   return computeChecksum(foldedNames.map((name) => row[name]));
 }
 
-/** Values must be in the table's column order. */
+/** The values must be in the order of the position table's columns. */
 function computeChecksum(values: readonly unknown[]): string {
   return digestOf('sha256', JSON.stringify(values), 'hex');
 }
@@ -126,7 +126,7 @@ export class PositionStore {
     this.#writeSum.run(name, sum);
   }
 
-  /** Marks the file as in use during this boot of the machine. */
+  /** Marks the file as in use during this boot of the machine, so that a crash of the machine can be detected. */
   markOpen(boot: string | null): void {
     this.#db.prepare('UPDATE position SET clean = 0, boot = ?').run(boot);
   }

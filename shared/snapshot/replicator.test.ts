@@ -1,7 +1,7 @@
 /**
- * Tests that the replicator keeps up with a log that is being written, never proves more than it may, waits for an
- * unreachable log, and stops for good at permanent faults. It must never block the event loop for long, however large the
- * backlog is.
+ * Tests that the replicator keeps up with a log that is being written, never proves the snapshot fresher than it is, waits
+ * for an unreachable log, and stops for good at permanent faults. It must never block the event loop for long, however large
+ * the backlog is.
  */
 
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -153,7 +153,7 @@ test('an end that the fold has not reached proves nothing', async () => {
   log.beforeBatch = () => gate;
   const { replicator } = started({ log, probeIntervalMs: 50 });
   await asked;
-  // Waits longer than a probe waits for the fold.
+  // Waits longer than a freshness probe waits for the fold.
   await expect(replicator.caughtUp(150)).rejects.toThrow();
   expect(replicator.freshness.proven).toBe(false);
   open();
@@ -188,7 +188,7 @@ test('a proof dates from before its end was requested, not from the response', a
   replicator.start();
   onTestFinished(() => replicator.stop());
   expect(await proven).toBe(noted);
-  // Each proof must follow a request for the log's end that was sent after the moment that the proof is about.
+  // A proof is about a moment, so the log's end must have been requested after that moment.
   expect(steps.slice(steps.lastIndexOf('moment'), steps.lastIndexOf('proven'))).toContain('asked');
 });
 
@@ -197,7 +197,7 @@ test('an end before the current offset proves nothing, and is reported', async (
   const snapshot = memorySnapshot();
   snapshot.apply(records);
   const log = new StagedLog(new MemoryLog(topicOf(records)));
-  // Blocks the identity check, so that only the probe asks for the log's end.
+  // Blocks the identity check, so that only the freshness probe requests the log's end.
   let release = (): void => undefined;
   const held = new Promise<void>((resolve) => {
     release = resolve;
@@ -373,8 +373,8 @@ test('a file that cannot be written stops the replicator for good', async () => 
 });
 
 /**
- * Longest time for which the event loop may be held, in ms of processor time, which other processes on the machine cannot
- * lengthen. A fold that yields stays close to its slice's budget. A fold that does not yield holds the loop for seconds.
+ * Longest time for which the event loop may be blocked, in ms of processor time, which other processes on the machine cannot
+ * lengthen. A fold that yields stays close to its slice's budget. A fold that does not yield blocks the loop for seconds.
  */
 const heldMsMax = 50;
 
@@ -390,7 +390,7 @@ async function longestHoldMs(task: () => Promise<void>): Promise<number> {
   };
   setImmediate(tick);
   await task();
-  // Waits for one more turn, so that a hold that has just ended is measured too.
+  // Waits for one more turn, so that a long turn that has just ended is measured too.
   await new Promise((resolve) => setTimeout(resolve, 5));
   watching = false;
   return heldMs;
@@ -404,7 +404,7 @@ async function leastOfThree(round: () => Promise<number>): Promise<number> {
   return Math.min(await round(), await round(), await round());
 }
 
-/** Folds a topic from its start and returns the longest hold of the event loop, in ms. */
+/** Folds a topic from its start and returns the longest time for which it blocked the event loop, in ms. */
 async function holdOfFold(topic: MemoryTopic, check: (snapshot: Snapshot) => void): Promise<number> {
   const { snapshot, replicator } = started({ log: new MemoryLog(topic) });
   const heldMs = await longestHoldMs(() => replicator.caughtUp(180_000));

@@ -1,7 +1,7 @@
 /**
  * Keeps a snapshot up to date with its log. It reads the log, folds in short slices so that the event loop stays free, and
  * proves how fresh the snapshot is. It retries temporary faults: an unreachable log and, in a control plane, a disk that
- * refuses a write. Any other fault stops it permanently. Then `fault` contains the reason, and freshness runs out.
+ * refuses a write. Any other fault stops it permanently. Then `fault` contains the reason, and no new proofs are made.
  */
 import type { Commit } from '../../schemas/events/commit.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
@@ -15,7 +15,7 @@ import { checkIdentity, checkTrust } from './log-identity.ts';
 import type { Snapshot } from './snapshot.ts';
 
 const probeIntervalMsDefault = 2000;
-/** Interval in ms between probes before the first proof and while requests fail, so that recovery is noticed soon. */
+/** Interval in ms between probes of the log's end before the first proof and after failures, to notice recovery soon. */
 const probeRetryMs = 100;
 
 /** Thrown if the next commit contains an event that this build must not skip. The state before that commit remains. */
@@ -32,13 +32,13 @@ export interface ReplicatorOptions {
   readonly trusted?: TrustedSigners | undefined;
   /** Interval in ms between requests for the end of the log. The default is 2 s. */
   readonly probeIntervalMs?: number;
-  /** Called after each slice that moved the position, with its duration and whether the whole batch is folded. */
+  /** Called after each slice that folded commits, with its duration in seconds and whether the whole batch is folded. */
   readonly onCommits?: (commits: readonly Commit[], seconds: number, isBatchFolded: boolean) => void;
   /** Whether to retry a write that the disk refuses. Otherwise a refused write stops the replicator. */
   readonly waitsForDisk?: boolean;
-  /** Called once, when a fault has stopped the replicator permanently. */
+  /** Called once, when a fault has stopped the replicator for good. */
   readonly onFault?: (error: Error) => void;
-  /** Called when the fold has reached the log's end as last requested. Freshness is proven only if this returns true. */
+  /** Called when the fold has reached the requested end of the log. Freshness is proven only if this returns true. */
   readonly mayProve?: () => boolean;
   /** Called when the log becomes unreachable or reachable again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
@@ -119,7 +119,7 @@ export class Replicator {
     return this.#follower.until(() => this.#options.snapshot.seq >= seq, timeoutMs, client);
   }
 
-  /** Requests a new proof if only the wall clock makes the last one too old. Never rejects, so check `freshness` then. */
+  /** Requests a new proof if the last is too old by the wall clock alone. Never rejects, so check `freshness` after it. */
   async provenAgain(timeoutMs: number): Promise<void> {
     const until = performance.now() + timeoutMs;
     while (this.freshness.isFencedByWallClock && this.reachable && !this.#follower.signal.aborted) {
@@ -136,7 +136,7 @@ export class Replicator {
     await Promise.all([stopped, this.#probing]);
   }
 
-  /** Checks that the log is the one that was folded, and that the log's signers are trusted. */
+  /** Checks that the log is the one that was folded, and that a trusted signer signed its first record. */
   async #check(): Promise<number> {
     const { snapshot, log, trusted } = this.#options;
     await checkIdentity(log, snapshot);
@@ -181,14 +181,14 @@ export class Replicator {
     }
   }
 
-  /** Proves freshness as of moment `m`, once the fold reaches an end of the log that was requested after `m`. */
+  /** Requests the log's end and, once everything before it is folded, proves freshness as of the moment of the request. */
   async #prove(): Promise<void> {
     const { snapshot, log, mayProve = () => true } = this.#options;
     const moment = this.freshness.now();
     const readBefore = this.#follower.position;
     const end = await log.end();
     this.#endOffset = end;
-    // A log that ends before the offset already read is a different log, so its end does not prove anything.
+    // A log that ends before the offset already read is not the log that was folded, so its end proves nothing.
     if (end < readBefore) throw new LogUnavailable(`the log ends at ${end}, before offset ${readBefore}`);
     const isRead = await this.hasRead(end, this.#probeIntervalMs).catch(() => false);
     if (!isRead || this.fault || snapshot.halt) return;

@@ -9,7 +9,7 @@ import { parseColumn } from '../runtime/table-columns.ts';
 import type { TableViews } from './table.ts';
 import type { RowOf } from './tables.ts';
 
-/** Maps the catalogue ids of the node's loaded models to the engine's names. A declared name takes precedence. */
+/** Maps the catalogue ids of a node's loaded models to the engine's names for them. Names that the node declares win. */
 export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Map<string, string> {
   const loaded = parseColumn(node.loaded);
   const declared = node.models === null ? {} : parseColumn(node.models);
@@ -24,7 +24,7 @@ export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Ma
 
 const stackPrefix = 'stack:';
 
-/** Returns a function that checks whether a model may be served at a place. An organisation's own nodes need no install. */
+/** Returns a check whether a model may be served at a place. An organisation's own nodes may serve any model. */
 export function installsIn(db: Database): (place: PlaceKey, model: string) => boolean {
   const inPool = prepare<number, [string]>(db, 'SELECT 1 FROM pool_model WHERE model = ?').pluck();
   const onStack = prepare<number, [string, string]>(

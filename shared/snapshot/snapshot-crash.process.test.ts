@@ -1,7 +1,7 @@
 /**
  * Tests that position and rows change in one transaction. If a process is killed before any statement of a fold, its files
  * must contain the state after some part of the log, and continuing from there must lead to the same state as an undisturbed
- * fold. Most statements are tried on a copy of the files (in the nightly run, all of them), and some by a real kill.
+ * fold. Many statements (in the nightly run, all) are tried on copies of the files, and some by a real kill.
  */
 
 import { spawn } from 'node:child_process';
@@ -23,7 +23,7 @@ interface End {
   readonly output: string;
 }
 
-/** Runs the fold program. `what` is the number of the statement before which it is killed, or `copy` and a distance. */
+/** Runs the fold program. `what` is the statement before which it is killed, or `copy` and the distance between copies. */
 async function fold(path: string, what: string): Promise<End> {
   const child = spawn(process.execPath, [program, path, what], { stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
@@ -73,9 +73,9 @@ afterAll(() => rmSync(folder, { recursive: true }));
 /** Offset at which folding continued from each copy of the files, keyed by the number of the next statement. */
 const continuedAt = new Map<number, number>();
 let statements = 0;
-/** One statement in this many is tried. In the nightly run, every statement is tried. */
+/** Number of statements from one that is tried to the next. In the nightly run, every statement is tried. */
 const distance = Math.ceil(80 / runs({ fast: 10, full: 10 }));
-/** Number of copied states for each real kill, because each kill costs the start of a process. */
+/** Number of tried copies for each real kill, of which there are fewer because each starts a process. */
 const copiesOfKill = 10;
 
 beforeAll(async () => {
@@ -88,7 +88,7 @@ beforeAll(async () => {
 
 test('a crash before any statement of a fold loses and repeats nothing', () => {
   expect(continuedAt.size).toBeGreaterThan(300 / distance);
-  // The copies must cover every chunk of the history, because without unfolded records nothing could be lost.
+  // Folding must have continued at every chunk of the history, because otherwise the loss of a chunk could go unnoticed.
   const all = [...continuedAt.values(), whole.nextOffset];
   expect(new Set(all)).toEqual(new Set(undisturbed.keys()));
 });

@@ -1,6 +1,6 @@
 /**
- * Tests that position, rows and digests change together. However records are batched, repeated or mixed with junk, one
- * position must always have one state. Previews must not leave a trace.
+ * Tests that position, rows and digests change together. However records are batched, repeated or mixed with junk, the same
+ * position must always have the same state. Previews must not leave a trace.
  */
 
 import { generateKeyPairSync, sign } from 'node:crypto';

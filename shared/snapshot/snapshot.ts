@@ -22,7 +22,7 @@ import { PastStateCache, type State, type StateKind } from './views.ts';
 import { overlayForGateway, overlayForView, type StateView } from './waves.ts';
 
 export interface FoldedSlice {
-  /** Number of records consumed, accepted or skipped. Less than the number passed in if time ran out or the fold halted. */
+  /** Number of records accepted or skipped. It is less than the number passed in if time ran out or the fold halted. */
   readonly consumed: number;
   /** Commits that extended the log's chain, in order. */
   readonly accepted: readonly Commit[];
@@ -34,10 +34,10 @@ export interface Halt {
   readonly reason: string;
 }
 
-/** Folds events temporarily. Returns the reasons why some were skipped. The events are undone when the preview ends. */
+/** Folds events for the duration of a preview, which undoes them when it ends. Returns why some of them were skipped. */
 export type PreviewFold = (events: Iterable<KnownEvent>, context: EventContext) => readonly string[];
 
-/** An open snapshot file. Used as a `State`, it shows the state after its last commit. */
+/** An open snapshot file. Used as a `State`, it shows the state after the last folded commit. */
 export class Snapshot implements State {
   readonly db: Database;
   readonly path: string;
@@ -75,7 +75,7 @@ export class Snapshot implements State {
     this.#overlay = new OverlayKeeper(this.#tables);
   }
 
-  /** Calls `onRow` for each row written or removed, until `undefined` is passed. The transaction may still roll back. */
+  /** Calls `onRow` for each row written or removed, or stops if it is undefined. The transaction may still roll back. */
   watchRows(onRow: FoldObserver['changed'] | undefined): void {
     this.#onRow = onRow;
   }
@@ -118,7 +118,7 @@ export class Snapshot implements State {
   get divergedAt(): number | null {
     return this.#row.divergedAt;
   }
-  /** Forgets a divergence. Call it only if this build folded the whole log, because that outweighs the checkpoint. */
+  /** Forgets a divergence. Call it only if this build folded the whole log, which proves more than a checkpoint does. */
   overrideCheckpoint(): void {
     this.#row = { ...this.#row, divergedAt: null };
     this.#positions.write(this.#row);
@@ -155,8 +155,8 @@ export class Snapshot implements State {
   }
 
   /**
-   * Reads a state other than the one after the last commit. Previewed events are folded as the iterable yields them, so each
-   * can depend on the state before it, and all are undone afterwards. `passedOver` lists why some were skipped.
+   * Reads a state other than the one after the last commit. For a preview, events are folded as the iterable yields them, so
+   * each can depend on the state before it, and all are undone afterwards. `passedOver` lists why some were skipped.
    */
   stateAt<Result>(of: StateKind, read: (state: State, passedOver: readonly string[]) => Result): Result {
     if (of.kind === 'present') return this.#inView(of.view, read);
@@ -186,7 +186,7 @@ export class Snapshot implements State {
     );
   }
 
-  /** Reads the present state through a view. Nothing may fold meanwhile, because the fold would read the overlay, too. */
+  /** Reads the present state through a view. Nothing may be folded meanwhile, as the fold would read overlay rows. */
   #inView<Result>(view: StateView, read: (state: State, passedOver: readonly string[]) => Result): Result {
     const { db, seq } = this;
     const overlaid = overlayForView(db, view);
@@ -232,14 +232,14 @@ export class Snapshot implements State {
     }
   }
 
-  /** Flushes everything to disk before marking the file as clean, so that the mark never reaches the disk before the data. */
+  /** Flushes everything to disk before the file is marked clean, so that the mark never reaches the disk before the data. */
   #checkpoint(): void {
     this.db.pragma('synchronous = FULL');
     this.db.pragma('wal_checkpoint(TRUNCATE)');
     this.#positions.markClean();
   }
 
-  /** Returns the number of records consumed. The rest are left for the next slice, or for a build that knows the event. */
+  /** Returns the number of records consumed. The rest is for the next slice or, at an unknown event, for a newer build. */
   #foldRecords(records: readonly LogRecord[], budgetMs: number, accepted: Commit[]): number {
     const until = performance.now() + budgetMs;
     let consumed = 0;
@@ -331,7 +331,7 @@ export class Snapshot implements State {
     return tableNames.map((name) => this.#tables[name].sum);
   }
 
-  /** Undoes the changes of `work` by a rollback. Releasing the outermost savepoint instead would fail on a full disk. */
+  /** Undoes the changes of `work`. The outermost savepoint is not released, because that would fail on a full disk. */
   #rolledBack<Result>(work: () => Result): Result {
     const sums = this.#sums();
     const undo = this.db.inTransaction ? 'ROLLBACK TO rolled_back; RELEASE rolled_back' : 'ROLLBACK';

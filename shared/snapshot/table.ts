@@ -11,10 +11,10 @@ import {
   tableSpecs,
 } from './tables.ts';
 
-/** A table as the fold sees it. Changes return undefined, which a fold can return to say that nothing was skipped. */
+/** A table as the fold sees it. Writing methods return undefined, so a fold can return their result as "not skipped". */
 export interface TableView<Name extends TableName = TableName> {
   get(...key: SqlValue[]): RowOf<Name> | undefined;
-  /** Returns the rows with this value in a column. The column must be indexed or first in the key. */
+  /** Returns the rows with this value in a column, which must be indexed or be the first of the key. */
   where(column: keyof RowOf<Name> & string, value: SqlValue): RowOf<Name>[];
   put(row: RowOf<Name>): undefined;
   /** Like `put`, but saves a read. `before` must be the current row with the same key, or undefined if there is none. */
@@ -25,7 +25,7 @@ export interface TableView<Name extends TableName = TableName> {
 
 export type TableViews = { readonly [Name in TableName]: TableView<Name> };
 
-/** Replaces lone surrogates, which SQLite cannot store as UTF-8, so that the digest describes the text that is read back. */
+/** Replaces lone surrogates, which SQLite cannot store as UTF-8, so that the digest matches the text that SQLite returns. */
 export function wellFormed(row: TableRow): TableRow {
   const isKept = Object.values(row).every((value) => typeof value !== 'string' || value.isWellFormed());
   if (isKept) return row;
@@ -44,7 +44,7 @@ export type RowObserver = (
   after: TableRow | undefined,
 ) => void;
 
-/** Number of the commit that is being folded. It is written to mark columns. */
+/** Number of the commit that is being folded. Mark columns receive this number. */
 export interface FoldStamp {
   seq: number;
 }
@@ -155,14 +155,14 @@ export class Table<Name extends TableName = TableName> implements TableView<Name
     return this.#writes;
   }
 
-  /** Returns the digest if it has changed since the last call, and undefined otherwise. */
+  /** Returns the table's digest if it has changed since the last call, and undefined otherwise. */
   takeDirtySum(): bigint | undefined {
     if (!this.#dirty) return undefined;
     this.#dirty = false;
     return this.#sum;
   }
 
-  /** Resets the digest in memory after a rollback. */
+  /** Resets the table's digest in memory after a rollback. */
   reset(sum: bigint): void {
     this.#sum = sum;
     this.#dirty = false;

@@ -29,7 +29,7 @@ import {
 export type TableRow = Record<string, SqlValue>;
 
 export interface TableSpec {
-  /** Columns, in the order in which the digest hashes them. */
+  /** Columns of the table, in the order in which its digest hashes them. */
   readonly columns: Columns;
   readonly key: readonly string[];
   readonly indexes?: readonly (readonly string[])[];
@@ -44,7 +44,7 @@ export interface TableSpec {
 /** Mark that is updated on every write. */
 const anyWrite = { set_at: [] } as const;
 
-/** Columns, keys and indexes. Times are in ms since 1970. The fold ensures that NOT NULL holds, because it must not fail. */
+/** Columns, keys and indexes of all tables. Times are in ms since 1970. The fold must not fail, so it ensures NOT NULL. */
 export const tableSpecs = {
   tier: {
     columns: {
@@ -136,7 +136,7 @@ export const tableSpecs = {
       agent: integer(),
       drained: integer(),
       owner: orNull(text()), // control-plane replica that monitors the node
-      generation: integer(), // number of times that ownership was claimed
+      generation: integer(), // number of times that a control plane claimed ownership of the node
       up: integer(),
       loaded: text<JsonColumn<readonly string[]>>(), // model names that the engine reports
       windows: text<JsonColumn<Readonly<Record<string, number>>>>(), // context window in tokens, by the engine's model name
@@ -171,7 +171,7 @@ export const tableSpecs = {
   /** Fleet-wide bounds on what members may do. The table contains one row, or none if the fleet does not set bounds. */
   bounds: {
     columns: {
-      id: text(), // always `fleet`
+      id: text(), // always `fleet`, because the table has only one row
       active_keys_per_organisation: orNull(integer()), // NULL means the control plane's default, also in the columns below
       keys_per_organisation: orNull(integer()),
       commands_per_person_per_minute: orNull(integer()),
@@ -212,7 +212,7 @@ export const tableSpecs = {
       by: text(),
       closed_at: integer(),
       closed_by: text(),
-      reason: orNull(text()), // why it was withdrawn; NULL if completed
+      reason: orNull(text()), // why the change was withdrawn; NULL if completed
     },
     key: ['id'],
     indexes: [['state']],
@@ -313,13 +313,13 @@ export function schemaSql(): string {
 
 const neverMs = Number.MAX_SAFE_INTEGER;
 
-/** SQL for the time when a key ends, in ms since 1970. It is the revocation or the expiry, whichever is earlier. */
+/** SQL for the time when a key ends, in ms since 1970: its revocation or its expiry, whichever is earlier. */
 export const keyEndSql = `min(ifnull(revoked_at, ${neverMs}), ifnull(expires_at, ${neverMs}))`;
 export function keyEndMs(row: Pick<RowOf<'api_key'>, 'revoked_at' | 'expires_at'>): number {
   return Math.min(row.revoked_at ?? neverMs, row.expires_at ?? neverMs);
 }
 
-/** Indexes for listing keys and for forgetting them. Only snapshots need them; the history does not. */
+/** Indexes for listing keys and for removing old ones. Only snapshots need them; history databases do not. */
 export const keyOrdersSql = `
 CREATE INDEX api_key_by_created_at ON api_key (created_at);
 CREATE INDEX api_key_by_end ON api_key (${keyEndSql});

@@ -1,6 +1,6 @@
 /**
- * Tests that verification recomputes digests from the rows, finds a change made without the fold in every table, and names
- * the table.
+ * Tests that verification recomputes digests from the rows, and that it finds and names any table that was changed without
+ * the fold.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

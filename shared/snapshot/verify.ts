@@ -68,14 +68,14 @@ function* recomputeTable(
   return { sum, rows, isIndexed };
 }
 
-/** Checks one table in steps. Its rows must not change meanwhile. Throws `DatabaseCorrupt` if the position is damaged. */
+/** Checks one table in steps. Its rows must not change meanwhile. Throws `DatabaseCorrupt` for a damaged position. */
 export function* verifyTable(
   db: Database,
   table: TableName,
   rowsPerSlice: number,
 ): Generator<void, { readonly rows: number; readonly isWhole: boolean }> {
   const positions = new PositionStore(db);
-  // This read verifies the position's checksum. Its result is not needed.
+  // This read throws if the position does not match its checksum. Its result is not needed.
   positions.read();
   const stored = positions.sums()[table] ?? 0n;
   const { sum, rows, isIndexed } = yield* recomputeTable(db, table, rowsPerSlice);
@@ -95,7 +95,7 @@ export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void,
       const computed = yield* recomputeTable(db, table, rowsPerSlice);
       const after = state(table);
       const isWhole = computed.isIndexed && computed.sum === after.sum;
-      // The fold may have changed rows and changed them back, but hardly during each of three readings.
+      // Equal sums can hide rows that the fold changed and changed back, but hardly during each of three readings.
       const mayHaveMoved = after.sum !== before.sum || (after.seq !== before.seq && ++readings < 3);
       if (!isWhole && mayHaveMoved) continue;
       rows += computed.rows;
@@ -114,7 +114,7 @@ export function verify(db: Database): Verification {
 const rowsPerStep = 50;
 const turnMsMax = 5;
 
-/** Returns the tables that fail the check. Yields to requests between steps, because a gateway serves while it rebuilds. */
+/** Returns the tables that fail the check. Yields between steps, because a gateway serves requests while it rebuilds. */
 export async function verifyInTurns(db: Database): Promise<readonly TableName[]> {
   return (await inSlices(verifySteps(db, rowsPerStep), turnMsMax)).differing;
 }

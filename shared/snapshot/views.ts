@@ -13,7 +13,7 @@ export interface State {
   readonly overlaid?: OpenOverlay | undefined;
 }
 
-/** A past state. `select` returns one SELECT per table that yields its rows. */
+/** A past state. For each table, `select` returns a SELECT that yields the table's rows in that state. */
 interface PastKind {
   readonly kind: 'past';
   readonly seq: number;
@@ -43,7 +43,7 @@ function showState(db: Database, log: string | null, { seq, select }: PastKind):
 
 const keptMax = 8;
 
-/** Read-only connections to one file, each showing one past state. The eight most recently used ones are kept. */
+/** Cache of read-only connections to one file, each of which shows one past state. Keeps the eight most recently used. */
 export class PastStateCache {
   readonly #path: string;
   readonly #kept = new Map<string, Database>();

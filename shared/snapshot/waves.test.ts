@@ -1,6 +1,6 @@
 /**
- * Tests that a gateway reads the base, or the base with the change that has reached it. The same prepared statements must
- * read both, and switch with the commit that advances the change.
+ * Tests that a gateway reads the base or, once the open change has reached it, the base with the change. The same prepared
+ * statements must read both, and switch with the commit that advances the change.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Decides which gateways a change has reached, from the state and the gateway's name alone, so that all readers agree. */
+/** Decides which gateways a change has reached, from the state and a gateway's name alone, so that all readers agree. */
 import { createHash } from 'node:crypto';
 import type { Wave } from '../../schemas/events/changes.ts';
 import { type Database, prepare } from '../runtime/sqlite.ts';
@@ -34,7 +34,7 @@ export interface Release {
   readonly waves: number;
 }
 
-/** Returns the open change if it has reached the given gateway or, without a gateway, if it has reached any. */
+/** Returns the open change if it has reached the gateway. Without `gateway`, a change counts that has reached any gateway. */
 function findRelease(db: Database, gateway: string | undefined): Release | undefined {
   const row = prepare<Pick<RowOf<'change'>, 'id' | 'wave' | 'waves'>, []>(
     db,
@@ -47,7 +47,7 @@ function findRelease(db: Database, gateway: string | undefined): Release | undef
   return { change: row.id, wave: row.wave, waves: waves.length };
 }
 
-/** Tier, model and stack that a decision was about, as far as they are known. */
+/** Tier, model and stack that a decision was about. Each is undefined if unknown. */
 export interface DecisionSubject {
   readonly tier: string | undefined;
   readonly model: string | undefined;
@@ -60,7 +60,7 @@ export interface DecisionSubject {
 export interface OpenOverlay extends Release {
   /** Whether the change replaces this row. `key` consists of the row's key columns joined by `/`. */
   has(table: TableName, key: string): boolean;
-  /** Whether a decision on this subject read a row that the change replaces. */
+  /** Whether a decision about this subject read a row that the change replaces. */
   decided(on: DecisionSubject): boolean;
 }
 
@@ -70,7 +70,7 @@ export function overlayForView(db: Database, view: StateView): OpenOverlay | und
   return overlayForGateway(db, view === 'wave' ? undefined : view.gateway);
 }
 
-/** Returns the open change if it has reached the gateway or, without one, any. Valid until the state changes. */
+/** Returns the open change if it has reached the gateway or, without one, any gateway. Valid until the state changes. */
 export function overlayForGateway(db: Database, gateway?: string): OpenOverlay | undefined {
   const release = findRelease(db, gateway);
   if (release === undefined) return undefined;
