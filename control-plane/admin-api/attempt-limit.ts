@@ -1,4 +1,4 @@
-/** Limits wrong secrets per minute, by address and in total. The right secret always works, because addresses are shared. */
+/** Limits wrong secrets per minute, by address and in total. The right one always works, because callers share addresses. */
 import type { FastifyRequest } from 'fastify';
 import { peerPrefix } from '../../shared/runtime/connections.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';

@@ -13,7 +13,7 @@ declare module 'fastify' {
 
 function classifyCall({ routeOptions, method, query }: FastifyRequest): OpenCall | undefined {
   const { access, opens } = routeOptions.config;
-  // Nodes and gateways have their own limits: on agent sessions, and on downloads per address.
+  // Calls of nodes and gateways are not counted here, because agent sessions and downloads per address have other limits.
   if (access === undefined || access === 'public' || access === 'node' || access === 'gateway')
     return undefined;
   if (opens !== undefined) return opens;

@@ -154,7 +154,7 @@ export function addCommands(app: FastifyInstance, context: Context): void {
     addRoute(app, definition.name, (request) => runCommand(context, definition, request));
 }
 
-/** Maximum number of times that a comparison restarts because the state changed. After that, it runs without interruption. */
+/** Maximum number of times that comparing a fleet document restarts because the state changed. Then it runs uninterrupted. */
 const comparisonsMax = 3;
 
 export function planHandlers({ snapshot }: Context): OperationHandlers<'fleet.diff'> {

@@ -124,8 +124,8 @@ export class EffectGuard {
   }
 
   /**
-   * Computes the effect. Always asks the gateways, because traffic reports arrive seconds after the requests. Asks the
-   * history only if there are requests to judge.
+   * Computes the command's effect. Always asks the gateways, because traffic reports arrive seconds after the requests. Asks
+   * the history only if there are requests to judge.
    */
   async #effect(
     actor: Actor,

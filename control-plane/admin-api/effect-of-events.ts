@@ -18,7 +18,7 @@ type Context = Pick<AdminContext, GatewayQuestions | 'past' | 'traffic'>;
 const minuteMs = 60_000;
 
 export interface AskedEffect {
-  /** Position of the state that the events follow. A later state may be used. */
+  /** Position of the state on which the events were planned. Their effect may be computed on a later state. */
   readonly position: number;
   readonly reader: PastReader;
 }

@@ -17,7 +17,7 @@ type Context = Pick<AdminContext, 'snapshot' | 'replicator' | 'log' | 'past' | '
 
 type EventQuery = OperationQuery<'event.list'>;
 
-/** Maximum number of events in one response. `nextFrom` is the position at which to continue. */
+/** Maximum number of events in one response. If there are more, its `nextFrom` is the position at which to continue. */
 const eventsPerAnswerMax = 10_000;
 /** Maximum number of bytes buffered for a tail whose client does not read. Above this, the tail is closed. */
 const bufferedBytesMax = 4 * 1024 * 1024;
@@ -212,7 +212,7 @@ export function registerEventStream(app: FastifyInstance, context: Context): voi
 }
 
 const pingEveryMsDefault = 15_000;
-/** Maximum number of consecutive unanswered pings. Pings are counted, because this process may have been suspended. */
+/** Maximum number of consecutive unanswered pings. Time is not measured, because this process may have been suspended. */
 const unansweredMax = 3;
 
 /** Terminates a WebSocket if the other side does not answer pings. */

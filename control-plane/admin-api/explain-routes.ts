@@ -79,7 +79,7 @@ function noRecord(unanswered: readonly string[]): CommandError {
 
 type Moment = ExplainRequest['at'];
 
-/** Reads counters for an explanation. Compares moments by tokens only, because no other past counters are known. */
+/** Reads counters. To compare moments (`diff`), reads only tokens, because past values of other counters are not known. */
 function readCounters(
   context: Context,
   ask: Pick<ExplainRequest, 'key' | 'organisation' | 'diff'>,

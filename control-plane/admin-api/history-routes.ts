@@ -78,7 +78,7 @@ export function historyHandlers(context: Context): OperationHandlers<HistoryName
       const { db, seq: position } = context.snapshot;
       checkUnchanged(inverse, db, of);
       const commands = inverse.commands.map(shownCommand);
-      // Earlier CLI versions do not know the list. If it has several commands, they must not run only one and report success.
+      // Earlier CLI versions do not know `commands`. They must not run only one of several commands and report success.
       const [only] = commands.length === 1 ? commands : [];
       return { of, ...only, commands, position };
     },

@@ -35,7 +35,7 @@ type MutableGateway = {
   -readonly [Name in keyof LimitUse['gateways'][number]]: LimitUse['gateways'][number][Name];
 };
 
-/** Sums the use at all gateways, or at `gateway` if it is given. Returns null if the use is not known. */
+/** Sums how much all gateways use, or only `gateway` if it is given. Returns null if the use is not known. */
 function sumUses(uses: readonly GaugeUse[] | undefined, gateway?: string): number | null {
   if (uses === undefined) return null;
   return uses.reduce((sum, { name, used }) => (name === (gateway ?? name) ? sum + used : sum), 0);
@@ -141,7 +141,7 @@ function ofVisitors(context: Context, nowMs: number): LimitUse {
   return shown(context, use, gauged(context, use, nowMs));
 }
 
-/** Adds the limits at gateways that the open change has reached, if they differ from the others. */
+/** Adds the limits that apply at gateways which the open change has reached, if these limits differ from the others. */
 function withWave({ snapshot }: Context, use: LimitUse): LimitUse {
   const { tier, requests, concurrency, tokens } = use;
   if (tier === null) return use;

@@ -20,9 +20,7 @@ interface CurrentUse {
 
 const nothing: CurrentUse = { windowUsed: 0, inFlight: 0 };
 
-/**
- * Reads current counters. `asker` is undefined for a visitor without turns and for callers whose requests are not counted.
- */
+/** Reads the counters that a request would meet now. `asker` is undefined if no organisation makes the request. */
 export function presentCounters(
   { counters, usage, gauges }: Sources,
   asker: Asker | undefined,
@@ -77,7 +75,7 @@ export function readPoolTokens(
   return Math.max(0, poolTokens(sources, organisation, period) + adjustment);
 }
 
-/** Reads the current use of limits. Returns undefined while it cannot be read from the topic. */
+/** Reads a subject's current use of its limits. Returns undefined while the topic with the use cannot be read. */
 function readUse(gauges: Sources['gauges'], subject: string, nowMs: number): CurrentUse | undefined {
   const requests = gauges.uses(subject, windowStartMs(subject, nowMs));
   const inFlight = gauges.uses(subject, inFlightWindow);

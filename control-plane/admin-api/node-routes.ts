@@ -1,4 +1,4 @@
-/** WebSocket route for agents. Checks tokens before the upgrade, refuses every agent alike, and rejects any `Origin`. */
+/** WebSocket route for agents. Checks tokens before the upgrade, and rejects any `Origin`, because only browsers send it. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { nodeConnectPath } from '../../schemas/records/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';

@@ -261,7 +261,7 @@ async function send(
   const { actor, query } = following;
   let sent: Set<string> | undefined;
   for await (const { rows, silent, missed } of context.liveRequests.follow(context, asked, client)) {
-    // A presenter for each batch, so that keys created or renamed in the meantime are known.
+    // Use a new presenter for each batch, so that keys created or renamed in the meantime are known.
     const shown = new RowPresenter(context, actor, query);
     const given = rows.flatMap((row) => shown.row(row) ?? []);
     if (sent === undefined) {

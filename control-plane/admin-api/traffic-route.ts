@@ -15,7 +15,7 @@ import type { OperationHandlers } from './operations.ts';
 type Context = Pick<AdminContext, 'snapshot' | 'board' | 'traffic'>;
 
 const stepMs = 10_000;
-/** Time in ms after which every gateway has reported its counts. */
+/** Delay in ms before a step is reported, by which time every gateway has published its counts for the step. */
 const reportedMs = 12_000;
 /** Number of latest steps whose average is reported as the current traffic. */
 const stepsOfNow = 3;

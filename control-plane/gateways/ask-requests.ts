@@ -34,7 +34,7 @@ const answerTimeoutMs = 3_000;
 /** Time limit in ms for collecting a page. If few requests match, the page contains only those found by then. */
 const pageTimeoutMs = 4_000;
 
-/** Selects one process per gateway name. After a restart, this is the process that reported last. */
+/** Selects one process per gateway name: the one that reported last, because a gateway has a new process after a restart. */
 export function askedSources(sources: DecisionSources, { gateway }: AskedRequests): Source[] {
   const newest = new Map<string, Source>();
   for (const source of selectSources(sources, gateway)) {

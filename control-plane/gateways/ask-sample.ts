@@ -7,7 +7,7 @@ import { askedSources, buildPath } from './ask-requests.ts';
 import type { FleetTraffic } from './fleet-traffic.ts';
 
 export interface RecordedSample {
-  /** Lines that match `gatewaySampledSchema`. */
+  /** Parts of the gateways' responses. Each line is a sampled decision that matches `gatewaySampledSchema`. */
   readonly texts: readonly string[];
   readonly decisions: number;
   /** Start of the time that the sample covers, ms since 1970. */

@@ -25,7 +25,7 @@ export interface ChangeFigures {
   readonly before: Pick<ChangeSide, 'requests' | 'refusals'>;
 }
 
-/** Returns a function that tells whether the change has reached the gateway with a given name. */
+/** Returns a function that tells whether a staged change has reached the gateway with a given name. */
 export function splitSides({
   id,
   wave,
@@ -57,12 +57,12 @@ function sumSide(
   };
 }
 
-/** Keeps only internal errors. Unknown callers can cause any number of other refusals, so they are ignored. */
+/** Keeps only internal errors of unknown callers, because these callers can cause any number of other refusals. */
 function keepErrors({ refused: { InternalError } = {} }: TrafficSums): TrafficSums {
   return { requests: 0, ...(InternalError !== undefined && { refused: { InternalError } }) };
 }
 
-/** Sums the counts inside and outside the wave. A report that began before the wave and ended in it is not counted. */
+/** Sums counts of gateways inside and outside a change's waves. Omits reports whose time includes the start of the wave. */
 export function computeFigures(
   { board, traffic }: FleetData,
   released: ReleasedChange,

@@ -34,7 +34,7 @@ export interface WatchedChange {
 
 const percent = (part: number, of: number): number => (of === 0 ? 0 : (100 * part) / of);
 
-/** Decides what happens to the change. Pure, so that every replica decides the same from the same input. */
+/** Decides whether a staged change advances, waits or is withdrawn. Pure, so that all replicas reach the same decision. */
 export function nextStep({ open, figures, faults, nowMs }: WatchedChange): ChangeStep {
   const watch = parseColumn(open.watch);
   const { inside, outside, before } = figures;
@@ -159,7 +159,7 @@ export class StagedWatch {
     return isSilentSince(seen, { listeningMs, ...times }) ? 'silent' : undefined;
   }
 
-  /** Restarts the listening time after a start, a pause of this process or a log outage, so that all gateways can report. */
+  /** Restarts the listening time after a start, pause or outage, so that gateways can report before they count as silent. */
   #listen(): void {
     const nowMs = performance.now();
     const { board } = this.#options;
@@ -173,7 +173,7 @@ export class StagedWatch {
     let isWritten = false;
     const events = (): readonly KnownEvent[] => {
       const open = findOpenChange(snapshot.db);
-      // Write nothing if another replica has already written, or if the rows that the change affects have changed meanwhile.
+      // If another replica has already written, or the rows that the change affects have changed meanwhile, write nothing.
       isWritten = open?.id === seen.id && open.wave === seen.wave && open.passed_over === seen.passed_over;
       if (!isWritten || open === undefined) return [];
       if (step.kind === 'advance') return advancing(open);

@@ -39,7 +39,7 @@ export class Confirming {
     const untilMs = startMs + timeoutSeconds * 1000;
     const leftMs = (): number => untilMs - performance.now();
     const confirmedMs = new Map<string, number>();
-    // A gateway publishes a report before it serves, so a gateway that is missing after this read does not accept keys yet.
+    // A gateway publishes a report before it serves, so a gateway without a report in the topic does not accept keys yet.
     let isRead = await this.#readToEnd(Math.max(leftMs(), readMsMin), client);
     let readMs = performance.now();
     for (;;) {
@@ -67,7 +67,7 @@ export class Confirming {
     return (await within(this.#sharedRead(), timeoutMs, client)) === true;
   }
 
-  /** Returns the next read, shared by all waiters. A running read may have looked up the end before a waiter came. */
+  /** Returns the next read, which all waiters share. A running read does not count, because it may have begun too early. */
   #sharedRead(): Promise<boolean> {
     this.#next ??= this.#running.then(() => {
       this.#next = undefined;

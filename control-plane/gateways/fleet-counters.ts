@@ -30,9 +30,9 @@ import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 import type { AppliedUsage, UsageReader } from '../usage/usage-store.ts';
 import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
-/** Time in ms without a record after which a replica is silent. Replicas publish every hour. */
+/** Time in ms without a record after which a replica counts as silent. Live replicas publish every hour. */
 const silentMs = 2 * hourMs;
-/** Interval between requests for missing rows, in ms. */
+/** Interval in ms between requests for missing usage rows. */
 const gapsEveryMs = 200;
 /**
  * Longest wait in ms for the topic to be read to its end before counts of silent replicas are published for the first time.
@@ -109,7 +109,7 @@ export class FleetCounters {
     return this.differences.reduce((sum, { counters, rows }) => sum + Math.abs(counters - rows), 0);
   }
 
-  /** Queues requests for missing rows. Call it whenever usage rows have been applied. */
+  /** Queues requests for the usage rows that are missing. Call it whenever usage rows have been applied. */
   onApplied({ gaps }: Pick<AppliedUsage, 'gaps'>): void {
     this.#gaps.push(...gaps.map(({ incarnation, next }) => [incarnation, next] as const));
   }
@@ -130,7 +130,7 @@ export class FleetCounters {
 
   /** Yields all counters, for a gateway without its own copy: first a line with the topic position, then records. */
   *lines(): Generator<string> {
-    // The position comes first, so that the receiver reads all records that arrive during the transfer from the topic.
+    // The position comes first, so that the receiver can read from the topic whatever arrives during the transfer.
     yield `${JSON.stringify({ position: this.feed.position })}\n`;
     for (const { id, process, name, ownMs } of [...this.#state.replicas])
       for (const record of this.#recordsOf(id, process, name, ownMs)) yield `${JSON.stringify(record)}\n`;

@@ -71,13 +71,13 @@ export class FleetGauges {
   }
 
   /**
-   * Returns each gateway's use, or undefined while the topic cannot be read. `window` is the start of a minute or
-   * `inFlightWindow`.
+   * Returns how much of the subject's limit each gateway uses, or undefined while the topic cannot be read. `window` is the
+   * start of a minute or `inFlightWindow`.
    */
   uses(subject: string, window: number): GaugeUse[] | undefined {
     if (!this.#options.topic.reachable) return undefined;
     const cells = this.#fold.row({ subject, window })?.cells;
-    // Returns early, because most subjects are idle.
+    // Most subjects are idle, so return before the ages of the gateways' records are computed.
     if (cells === undefined) return [];
     const ages = this.#ages();
     const uses: GaugeUse[] = [];

@@ -44,7 +44,7 @@ export class FleetMemory {
   #timer: NodeJS.Timeout | undefined;
   #publishing: Promise<void> | undefined;
 
-  /** Loads the file into the board, so it must be called before the board starts to read the topic. */
+  /** Loads the stored gateways into the status board. Must run before the board starts to read the topic. */
   constructor(options: FleetMemoryOptions) {
     this.#options = options;
     const { board, file } = options;

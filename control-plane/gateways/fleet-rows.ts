@@ -118,7 +118,7 @@ export class FleetRows {
     }
   }
 
-  /** Whether a row can be added: its process may still be running, and the registry is not full. */
+  /** Whether a row for the report can be added: its process may still be running, and the registry is not full. */
   #admits(report: StatusReport, reportedSinceItsEnd: boolean): boolean {
     const { folder, incarnation, n } = report;
     if (folder && !reportedSinceItsEnd)

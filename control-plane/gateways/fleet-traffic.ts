@@ -45,7 +45,7 @@ export class FleetTraffic {
   readonly #rowsMax: number;
   #reports: GatewayTraffic[] = [];
   #rows = 0;
-  /** Time in ms since 1970 from which no report was dropped for lack of space. */
+  /** Time in ms since 1970 after which no report was dropped for lack of space. */
   #completeFromMs = 0;
   /** Time of each gateway's last report that this build could not read, by `recordsId`. */
   readonly #unread = new BoundedMap<string, number>(unreadMax, 'oldest');

@@ -118,7 +118,7 @@ class LiveGateways {
         this.#add(source.name, line);
       }
     } catch {
-      // A gateway that does not answer is listed in `silent`.
+      // Ignore the error, because a gateway that does not answer is listed in `silent`.
     }
     this.#answers.set(source.name, false);
     await sleep(againMs, signal);

@@ -25,9 +25,9 @@ export type { SeenReport } from './fleet-rows.ts';
 
 /** Seconds of silence after which a process is `STALE`. */
 export const staleSeconds = 10;
-/** Age in seconds of its last proof at which a gateway with the policy `fence` has certainly stopped accepting keys. */
+/** Seconds since a `fence` gateway's last proof of freshness after which it has certainly stopped accepting keys. */
 const fencedForSureSeconds = 60;
-/** Seconds after which a `fence` gateway has certainly applied a position or is fenced. A proof is valid for 45 s. */
+/** Seconds after which a `fence` gateway has certainly applied a position or is fenced. Proofs of freshness last 45 s. */
 const coveredForSureSeconds = 50;
 const digestsMax = 2000;
 const headStepMs = 1000;
@@ -273,7 +273,7 @@ function parseJson(value: Buffer): unknown {
   }
 }
 
-/** Remembers when this process reached recent positions, to the second. It never overestimates the age of a position. */
+/** Remembers when this process reached recent log positions, to the second. It never overestimates a position's age. */
 class KnownHeads {
   /** The last position reached in each second and the time when it was reached, in ascending order. */
   readonly #entries: { readonly startMs: number; ms: number; seq: number }[] = [];

@@ -88,9 +88,7 @@ function addBuckets(into: number[], counts: readonly number[] = [], part: number
   for (const [bucket, requests] of counts.entries()) into[bucket] = (into[bucket] ?? 0) + requests * part;
 }
 
-/**
- * Interpolates a quantile as if the requests of each bucket were spread evenly. Returns undefined if there are no requests.
- */
+/** Interpolates a histogram's quantile as if each bucket's requests were spread evenly. Returns undefined if it is empty. */
 export function interpolateQuantile(
   counts: readonly number[],
   bounds: readonly number[],

@@ -70,8 +70,8 @@ export class KeptRows {
   }
 
   /**
-   * Returns rows in the order in which they were folded, and fewer than `limit` only at the end. Ignores the day range for
-   * rows that have not been moved yet.
+   * Returns rows in the order in which they were folded, and fewer than `limit` only at the end. Rows that have not been
+   * moved to day files yet are returned regardless of the day range.
    */
   requests(query: RequestQuery): KeptRequest[] {
     const { limit } = query;

@@ -46,7 +46,7 @@ export interface RequestQuery {
   readonly organisation?: string;
   /** First day of a billing period. Has an effect only together with `organisation`. */
   readonly period?: string;
-  /** First day of completion. `to` is the day after the last one. */
+  /** First day on which the rows to read were completed. `to` is the day after the last one. */
   readonly from?: string | undefined;
   readonly to?: string | undefined;
   readonly afterId?: number;

@@ -78,7 +78,7 @@ export class RowMover {
     if (day === undefined) return;
     const nowMs = this.#monotonicMs();
     if (day !== this.#newest.day) this.#newest = { day, sinceMs: nowMs };
-    // Log time advances even while no rows arrive.
+    // Log time advances even while no rows arrive, so add the time since the newest day was first seen.
     const logMs = Date.parse(day) + nowMs - this.#newest.sinceMs;
     const untilMs = this.#removal.limit(Math.min(logMs, wallClockMs())) - keepDays * dayMs;
     for (const { day: removed, rows: count } of rows.removeBefore(dayOfMs(untilMs)))

@@ -24,9 +24,7 @@ export interface KeepOptions {
   readonly onUnreadable?: (table: 'request' | 'parked' | 'day', key: string) => void;
 }
 
-/**
- * Number of rows per incarnation whose hashes are kept, so that repeats can be compared. A record has at most as many rows.
- */
+/** Number of rows per incarnation whose hashes are kept, to compare repeats. A log record has at most that many rows. */
 export const comparedRows = usageRecordRowsMax;
 /** Hexadecimal digits per hash: enough to detect a difference, but few, because each record rewrites all of them. */
 const hashDigits = 8;
@@ -162,7 +160,7 @@ export class UsageState {
     this.#keyUses.add(row);
   }
 
-  /** Writes the collected changes, in the same transaction as the position of the fold. */
+  /** Writes the collected changes, in the transaction that also writes the fold's position. */
   write(): void {
     for (const [incarnation, mark] of this.#marks)
       if (mark.isChanged) this.#sql.setMark.run(incarnation, mark.n, mark.toStore());
