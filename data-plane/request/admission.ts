@@ -1,4 +1,4 @@
-/** Admits a request by its head alone: its host, operation and caller. Listeners without keys use another authenticator. */
+/** Admits a request by its head alone: its host, operation and caller. Listeners without keys subclass `RequestAdmission`. */
 import {
   type Admission,
   type AdmittedInference,
@@ -13,7 +13,7 @@ import type { Exchange } from '../http/exchange.ts';
 import type { Gateway } from './gateway.ts';
 import type { RequestRecord } from './request-record.ts';
 
-/** Age of an admission in ms from which the caller must be identified again before the decision. */
+/** Age of an admission in ms from which it must be checked again before the request is decided. */
 const admissionMsMax = 1000;
 
 export class RequestAdmission {
@@ -26,7 +26,7 @@ export class RequestAdmission {
   #admittedMs = 0;
   #monotonicMs = 0;
 
-  /** `target` is undefined if the Host header selects it. Throws a `Refusal` if the head is ambiguous HTTP. */
+  /** If `target` is undefined, the Host header selects it. Throws a `Refusal` if the request's head is ambiguous HTTP. */
   constructor(
     gateway: Gateway,
     exchange: Exchange,
@@ -59,14 +59,14 @@ export class RequestAdmission {
     return admitted;
   }
 
-  /** Admits the request again if its body took long to arrive, because the key may since have been revoked or expired. */
+  /** Repeats the admission check if the body took long to arrive, because the key may have been revoked or expired. */
   again(nowMs: number): AdmittedInference {
     const admitted = this.isOld(nowMs) ? this.decide(nowMs) : this.#admitted;
     if (admitted?.kind !== 'inference') throw new Error('only inference is admitted again');
     return admitted;
   }
 
-  /** Reads the body of the request. Rejects with a `Refusal` if the body is not accepted, or with `ClientGone`. */
+  /** Reads the request's body. Rejects with a `Refusal` if the body is not accepted, or with `ClientGone`. */
   readBody(memory: SharedBudget, bytesMax: number): Promise<Body> {
     return readBody(this.exchange, memory, { bytesMax });
   }
@@ -87,7 +87,7 @@ export class RequestAdmission {
   }
 }
 
-/** Creates the admission of a request. Listeners whose callers have no API keys use another function of this type. */
+/** Creates the admission of a request. A listener whose callers have no API keys uses another function of this type. */
 export type Authenticator = (
   gateway: Gateway,
   exchange: Exchange,

@@ -1,4 +1,4 @@
-/** Chooses among candidate nodes, by the prefixes of a prompt or as the less busy of two random ones. */
+/** Chooses among candidate nodes: the one that knows the prompt's prefixes, or the less busy of two random ones. */
 
 import { memorySharer } from '../../shared/decision/authenticate.ts';
 import type { Placement } from '../../shared/decision/route.ts';
@@ -7,7 +7,7 @@ import { type AskedChat, type AskedRequest, chatPrefixes } from '../surfaces/com
 import type { Gateway } from './gateway.ts';
 import type { Reservation } from './reserve.ts';
 
-/** Creates the function that chooses a node. All candidates passed to it must belong to the place that routing chose. */
+/** Creates the function that chooses a node for a request. All candidates must belong to the place that routing chose. */
 export function nodeChooser(
   { affinity, load, lookup }: Pick<Gateway, 'affinity' | 'load' | 'lookup'>,
   { facts: { target, model }, decision: { subject: tenant } }: Reservation,
@@ -22,8 +22,8 @@ export function nodeChooser(
 }
 
 /**
- * Identifies a chat for the choice by prefix. The prompt is hashed only if there is a choice. This is a class, because a
- * getter in an object literal makes V8 create a hidden class per request, which keeps the prompt alive.
+ * Identifies a chat when a node is chosen by prefix. The prompt is hashed only if there is a choice. This is a class, because
+ * a getter in an object literal makes V8 create a hidden class per request, which keeps the prompt alive.
  */
 class ChatAffinity implements AffinityRequest {
   readonly tenant: string;

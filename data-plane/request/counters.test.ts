@@ -104,7 +104,7 @@ test('a cancelled request leaves no trace in its minute, up to the tier’s requ
   released.release();
   released.cancel(null);
   expect(used(0)).toBe(3);
-  // A request that began in an earlier minute must not be subtracted from the next one.
+  // A request that began in an earlier minute must not be subtracted from the count of the current minute.
   const late = counters.reserve('acme', 1, 0);
   counters.reserve('acme', 1, 120_000);
   late.cancel(null);

@@ -12,13 +12,13 @@ import type { ExhaustedLimit } from '../../shared/decision/refusal.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
 import type { TierLimits } from '../../shared/snapshot/lookup.ts';
 
-/** Share of the limits that a request holds while it is in flight. */
+/** Share of the limits on a subject that a request holds while it is in flight. */
 export interface Lease {
-  /** Gives back the weight in flight. May be called more than once. */
+  /** Gives back the request's weight in flight. May be called more than once. */
   release(): void;
   /**
-   * Gives back the weight in flight and removes the request from its minute, so that it does not count. At most `perMinute`
-   * requests a minute can be removed, because each has made a node count tokens. A second call does nothing.
+   * Gives back the request's weight in flight and removes the request from its minute, so that it does not count. At most
+   * `perMinute` requests a minute can be removed, because each has made a node count tokens. A second call does nothing.
    */
   cancel(perMinute: number | null): void;
 }
@@ -32,17 +32,17 @@ export interface UsageView {
 
 /** Limits that apply to the whole fleet. The gateways tell one another how much of these limits they use. */
 export interface FleetLimits {
-  /** Lead of the clock that assigns requests to minutes over this process's clock, in ms. */
+  /** Time in ms by which the clock that assigns requests to minutes is ahead of this process's clock. */
   readonly clockAheadMs: number;
-  /** Lead of the clock that counts periods over this process's clock, in ms. */
+  /** Time in ms by which the clock that counts periods is ahead of this process's clock. */
   readonly periodsAheadMs: number;
-  /** Amount of the limit that counts as used for a new request with this weight. */
+  /** Amount of the limit that must count as used when a request with this weight is decided. */
   taken(limit: Limit, weight: number): number;
-  /** Use of the limit by all gateways, and the amount that other gateways use or reserve, as far as the log has been read. */
+  /** Amount that all gateways use, and amount that other gateways use or reserve, according to the log as read so far. */
   known(limit: Limit): { readonly used: number; readonly held: number };
   add(limit: Limit, weight: number): void;
   remove(limit: Limit, weight: number): void;
-  /** Waits for room in the limit. Resolves to whether to decide the request again. Returns undefined if it cannot help. */
+  /** Waits for room. Resolves to whether to decide the request again. Returns undefined if waiting cannot help. */
   waitForRoom(
     limit: Limit,
     weight: number,
@@ -64,7 +64,7 @@ export class LocalCounters implements Counters {
   readonly #usage: UsageView;
   readonly #minutes = new Map<string, Minute>();
   readonly #inFlight = new Map<string, number>();
-  /** Number of turns in progress for each visitor and each network. */
+  /** Number of turns in progress, by visitor and by network. */
   readonly #turns = new Map<string, number>();
   #sweptMs = 0;
 
@@ -110,7 +110,7 @@ export class LocalCounters implements Counters {
     return { here, elsewhere, held: Math.max(elsewhere, held) };
   }
 
-  /** Waits for room in a limit that other gateways hold. Returns undefined if waiting cannot help. */
+  /** Waits for other gateways to give up room in the limit. Returns undefined if waiting cannot help. */
   waitForRoom(
     { kind, subject, limit, weight }: ExhaustedLimit,
     nowMs: number,
@@ -164,7 +164,7 @@ export class LocalCounters implements Counters {
     };
   }
 
-  /** Counts a turn of a visitor and a network while the turn is in progress. A completed turn counts as usage instead. */
+  /** Counts a visitor's turn while it is in progress, also for the visitor's network. Once completed, it counts as usage. */
   reserveTurn({
     visitor,
     network,
@@ -217,7 +217,7 @@ export class LocalCounters implements Counters {
     return sum - this.inFlight(visitorsSubject);
   }
 
-  /** Removes past minutes and idle subjects, once a minute. Doing so per request would reallocate the map too often. */
+  /** Removes past minutes and idle subjects, once a minute. Removing them per request would reallocate the map too often. */
   #sweep(nowMs: number): void {
     if (nowMs - this.#sweptMs < windowMs) return;
     this.#sweptMs = nowMs;
@@ -227,7 +227,7 @@ export class LocalCounters implements Counters {
   }
 }
 
-/** Whether limits on a subject apply to the whole fleet. Each gateway limits visitors on its own. */
+/** Whether limits on the subject apply to the whole fleet. Limits on visitors do not: each gateway applies its own. */
 function isFleetWide(subject: string): boolean {
   return !subject.startsWith(visitorPrefix);
 }

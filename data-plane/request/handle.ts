@@ -102,7 +102,7 @@ async function pass(
   }
 }
 
-/** Decides a request once everything that the decision depends on is known. If a limit has no room, the request may wait. */
+/** Decides a request once all that the decision needs is known. If a limit has no room, the request may wait for it. */
 async function decideAndReserve(
   gateway: Gateway,
   exchange: Exchange,
@@ -121,7 +121,7 @@ async function decideAndReserve(
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
   const reserving = reserveOrWait(gateway, facts, exchange, seen);
   const reservation = reserving instanceof Promise ? await reserving : reserving;
-  // Store this now, because the state may change while a node counts the prompt, which can take seconds.
+  // Store the position now, because the state may change while a node counts the prompt, which can take seconds.
   record.position = gateway.lookup.position();
   record.overlaid = gateway.lookup.overlaid();
   return reservation;
@@ -133,7 +133,7 @@ function noteFacts(record: RequestRecord, admitted: AdmittedInference, asked: As
     model: asked.model,
     promptTokensMax: asked.promptBytes,
     maxTokens: asked.maxTokens,
-    // Compute this only when needed: few requests need it, and it reads the whole prompt.
+    // Compute this bound only when needed: few requests need it, and it reads the whole prompt.
     promptTokensLeast: () => {
       record.promptLeast = lowerTokenBound(asked);
       return record.promptLeast;

@@ -7,14 +7,14 @@ import type { UsageOwner } from '../usage/meter.ts';
 import type { Gateway } from './gateway.ts';
 import type { RequestRecord } from './request-record.ts';
 
-/** Facts about a decision that a usage row contains. */
+/** Facts about a decision that its usage row contains. */
 export interface MeteredDecision {
   readonly facts: RequestFacts;
   readonly decision: Decision;
   readonly capacity: Capacity;
 }
 
-/** Loads the caller's usage for the decision. Only the first request in a while must wait for it. */
+/** Loads the caller's usage for the decision. A caller's first request in a while has to wait for the usage worker. */
 export function loadUsage(
   { meter, logNow }: Gateway,
   { caller, target }: RequestFacts,
@@ -25,7 +25,7 @@ export function loadUsage(
 
 /**
  * Records the usage of a completed request (specification, Events). For an incomplete answer to a visitor, records the tokens
- * spent until then, which count only in the total of all visitors. Durations are measured from the arrival of the request.
+ * spent so far, which count only in the total of all visitors. Durations start at the arrival of the request.
  */
 export function recordUsage(
   gateway: Gateway,

@@ -12,7 +12,7 @@ import type { ForwardOutcome } from '../nodes/forward.ts';
 import type { RequestTrace } from '../surfaces/common/trace-context.ts';
 import type { SeenCounters } from './seen-counters.ts';
 
-/** Time at which each phase of a request ended, in monotonic ms. Undefined if it has not ended. */
+/** Times at which each phase of a request ended, in monotonic ms. Undefined for phases that have not ended. */
 class Milestones {
   /** Time at which the caller was accepted. */
   accepted: number | undefined;
@@ -20,7 +20,7 @@ class Milestones {
   /** Time at which the body had been parsed. */
   shaped: number | undefined;
   decided: number | undefined;
-  /** Time at which the last attempt was sent to a node. */
+  /** Time at which the request was last sent to a node. */
   sent: number | undefined;
   begun: number | undefined;
 }
@@ -32,7 +32,7 @@ class Milestones {
 export class RequestRecord {
   /** HTTP method. It is safe to record, because only known methods are accepted. */
   readonly method: string;
-  /** Header in which the caller may have sent the key. */
+  /** Name of the header in which the key was sent, if there was one. */
   readonly keyHeader: 'authorization' | 'x-api-key';
   readonly ids: AnswerIds;
   readonly path: string;
@@ -47,21 +47,21 @@ export class RequestRecord {
   decision: Decision | undefined;
   outcome: ForwardOutcome | undefined;
   refusal: Refusal | undefined;
-  /** Time of a refusal or a listing, in ms since 1970, or 0. The time at which limits were checked is in `seen`. */
+  /** Time of the refusal or listing, in ms since 1970, or 0. `seen` contains the time at which limits were checked. */
   decidedMs = 0;
-  /** Sequence number of the last commit that the state contained when the decision was made. */
+  /** Number of the last commit that the state contained when the request was decided. */
   position: number | undefined;
-  /** Staged change that was tried on this request: the decision read the change's rows in place of the current ones. */
+  /** Staged change that was tried on this request: the decision read the change's rows in place of the committed ones. */
   overlaid: OpenOverlay | undefined;
-  /** Facts that the decision was based on. They are copied only when the request ends. */
+  /** Facts that the decision was based on. They are copied into the record only when the request ends. */
   facts: RequestFacts | undefined;
-  /** Values of counters that the decision has read. */
+  /** Values of the counters that the decision has read. */
   seen: SeenCounters | undefined;
   /** Lower bound on the number of tokens in the prompt, if it was computed. */
   promptLeast: number | undefined;
   /** Number of tokens in the prompt, if a node counted them. */
   promptCounted: number | undefined;
-  /** Node, model and description of a response whose form is unusual. */
+  /** Description of a response whose form is unusual, with the names of its node and model. */
   oddForm: string | undefined;
 
   readonly #answer: ClientAnswer;
@@ -77,14 +77,14 @@ export class RequestRecord {
     this.trace = trace;
   }
 
-  /** Status code of the response, or undefined if no response has begun. */
+  /** Status code of the response to the client, or undefined if no response has begun. */
   get status(): number | undefined {
     if (this.#answer.startedMs === undefined) return undefined;
     return this.outcome === undefined && this.refusal !== undefined ? this.refusal.status : 200;
   }
 }
 
-/** Outcome to record: `completed`, or `ended by` and who ended it. Undefined if the request was refused or needed no node. */
+/** Recorded outcome: `completed`, or `ended by` and who ended it. Undefined if the request was refused or needed no node. */
 export function recordedOutcome({ outcome }: Pick<RequestRecord, 'outcome'>): string | undefined {
   return outcome?.kind === 'ended-early' ? recordedEnd(outcome.by) : outcome?.kind;
 }

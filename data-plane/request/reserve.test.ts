@@ -26,7 +26,7 @@ const candidates = ['n1', 'n2', 'n3'].map((node) => routeTo('http://127.0.0.1:1'
 
 type Answer = (watch: CountWatch) => number | undefined;
 
-/** Lets one of three nodes count tokens. The answers are used in the order in which nodes are asked. */
+/** Lets one of three nodes count tokens. The first node that is asked gives the first answer, and so on. */
 async function count(answers: readonly Answer[], shaped: AskedRequest = chat) {
   const load = new NodeLoad({ random: () => 0 });
   const asked: string[] = [];
@@ -166,7 +166,7 @@ const ofVisitor = (n: number) => ({
   ...{ model: 'echo-small', surface: 'openai' as const, reranks: false, promptTokensMax: 1, maxTokens: 1 },
 });
 
-/** Returns a gateway for visitors, whose limits for all visitors together are given in `total`. */
+/** Returns a gateway that serves visitors and whose limits on all visitors together are `total`. */
 function gatewayOf(total: object, fleet?: FleetLimits) {
   const limits = { contextTokens: 100, models: '*' as const, freeTurns: 100 };
   const { db } = new TestState().given([known('anonymous.set', { ...limits, requestsPerMinute: 1, total })]);
@@ -197,7 +197,7 @@ test('Limits 1, Limits 2: after waiting for one limit, a request has the full ti
     { requestsPerMinute: 3, concurrency: 3 },
     {
       ...{ clockAheadMs: 0, periodsAheadMs: 0, known: () => ({ used: 0, held: 0 }), add: none, remove: none },
-      // There is room in the minute after the first wait, but never room for another request in flight.
+      // After the first wait, there is room in the minute, but there is never room for another request in flight.
       taken: (limit) => (nameOf(limit) === 'minute' && asked.length > 0 ? 0 : limit.limit),
       waitForRoom: (limit, _weight, untilMs) => {
         asked.push([nameOf(limit), untilMs]);

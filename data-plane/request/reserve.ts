@@ -1,6 +1,6 @@
 /**
  * Reserves room in the limits on a caller, in the same turn of the event loop in which they are checked. If there is no room,
- * the request waits as long as other gateways may give some up.
+ * the request waits for a limited time, as long as other gateways may give some up.
  */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import {
@@ -25,10 +25,10 @@ export interface Reservation {
   readonly lease: Lease;
 }
 
-/** Maximum time in ms to wait for room that other gateways hold. */
+/** Maximum time in ms for which a request waits until other gateways give up room in a limit. */
 const roomTimeoutMs = waits.gatewayRoom.ms;
 
-/** Reserves room at once, or waits if there is none. `ends` contains the end of the wait for each limit, in monotonic ms. */
+/** Reserves room at once, or waits for it. `ends` contains the latest end of the wait for each limit, in monotonic ms. */
 export function reserveOrWait(
   gateway: Gateway,
   facts: RequestFacts,
@@ -40,7 +40,7 @@ export function reserveOrWait(
     return reserve(gateway, facts, counters);
   } catch (error) {
     if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
-    // Each limit has its own time-out, because a slow reply from the log about one limit says nothing about others.
+    // Each limit has its own time-out, because a slow reply from the log about one limit says nothing about other limits.
     const limit = `${error.exhausted.kind} ${error.exhausted.subject}`;
     const untilMs = ends?.get(limit) ?? performance.now() + roomTimeoutMs;
     const waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, client.gone);
@@ -67,7 +67,7 @@ export function reserve(gateway: Gateway, facts: RequestFacts, counters: Counter
   return { facts, decision, lease: ofVisitor(lease, all, endTurn, total) };
 }
 
-/** Combines the three leases of a visitor's request: on the visitor's limits, on all visitors' limits, and on the turn. */
+/** Combines the leases of a visitor's request: on the visitor's limits, on all visitors' limits, and on the turn. */
 function ofVisitor(own: Lease, all: Lease, endTurn: () => void, { requestsPerMinute }: VisitorTotals): Lease {
   return {
     release: () => {
@@ -78,7 +78,7 @@ function ofVisitor(own: Lease, all: Lease, endTurn: () => void, { requestsPerMin
     cancel: (perMinute) => {
       endTurn();
       own.cancel(perMinute);
-      // Use the limit of all visitors here, because `perMinute` is the limit of one visitor.
+      // Do not use `perMinute` here, because it is the limit of one visitor.
       all.cancel(requestsPerMinute);
     },
   };

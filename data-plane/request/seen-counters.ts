@@ -1,9 +1,9 @@
-/** Records the counter values that one decision read, because they will have changed by the time it is explained. */
+/** Records the counter values that one decision read, because counters will have changed when the decision is explained. */
 import { visitorsSubject } from '../../schemas/records/limits.ts';
 import type { Counters } from '../../shared/decision/decide.ts';
 import type { LimitKind, RateWindow } from '../../shared/decision/limits.ts';
 
-/** Amounts used and free. For a fleet-wide limit, also what other gateways use and hold. An array saves memory. */
+/** Amounts of a limit used and free here. If the limit is fleet-wide, also those that other gateways use and hold. */
 export type UseCells = readonly number[];
 
 interface SeenLimits {
@@ -18,14 +18,14 @@ interface SeenVisitors extends SeenLimits {
 
 export class SeenCounters implements Counters {
   readonly #counters: Counters;
-  /** Time at which limits were checked, in ms since 1970, or 0. A refusal derives from it how long the minute still lasts. */
+  /** Time at which limits were checked, in ms since 1970, or 0. From it follows how long a refused client has to wait. */
   atMs = 0;
   windowUsed = 0;
   unitsInFlight = 0;
   tokensUsed = 0;
   turnsUsed = 0;
   networkTurnsUsed: number | undefined;
-  /** Values for all visitors together, if the decision has read them. */
+  /** Values for all visitors together. Undefined if the decision has not read them. */
   visitors: SeenVisitors | undefined;
   /** Use of the limits on requests and on concurrency, by this gateway and by others. */
   requests: UseCells | undefined;

@@ -1,6 +1,6 @@
 /**
  * Parses and validates the body of a request. Small bodies are parsed on the main thread. Large ones are parsed by the body
- * worker, which then keeps the text, so that the main thread never handles a large body.
+ * worker, which then keeps their text, so that the main thread never handles a large body.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
@@ -26,19 +26,19 @@ const inlineValuesMax = 10_000;
 export interface BodyToShape {
   readonly operation: Operation;
   readonly body: Body;
-  /** Organisation or visitor for which the work is queued. */
+  /** Organisation or visitor on whose behalf the body worker queues the work. */
   readonly owner: string;
   readonly exchange: Pick<Exchange, 'head' | 'gone'>;
   /** Keys for encrypting reasoning, by organisation. Only the Responses API uses them. */
   readonly sealKeys: TenantSecrets;
 }
 
-/** A parsed body. If the body worker keeps its text, memory for the text is charged until `release`, even after `discard`. */
+/** A parsed body. Text that the body worker keeps counts as used memory until `release`, even after `discard`. */
 export interface ShapedBody extends ReadableBody {
   readonly shaped: ValidRequest;
 }
 
-/** Parses a body and later releases its memory; for a small body, at once. Rejects with a `Refusal` or `ClientGone`. */
+/** Parses a body. A small body's memory is released at once, a large one's later. Rejects with `Refusal` or `ClientGone`. */
 export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody | Promise<ShapedBody> {
   let shaped: ValidRequest | undefined;
   try {
@@ -67,7 +67,7 @@ class InlineBody implements ShapedBody {
   }
 
   release(): void {
-    // Nothing to release. The memory of a small body is not charged to anyone.
+    // Nothing to release, because the memory of a small body was released when the body had been parsed.
   }
 }
 

@@ -19,12 +19,12 @@ import type { Reservation } from './reserve.ts';
 export interface RequestMeasure {
   /** Number of tokens in the prompt: counted by a node, or else estimated. */
   readonly tokens: number;
-  /** Nodes that may serve the request. If a node has counted the prompt, only that node. */
+  /** Nodes that may serve the request: only the node that has counted the prompt, if one has. */
   readonly candidates: readonly Route[];
   readonly budgetFor: (route: Route) => TokenBudget;
 }
 
-/** Makes a node count the prompt if estimates cannot decide. If it is too long, cancels the reservation and throws. */
+/** Makes a node count the prompt if estimates do not suffice. If it is too long, cancels the reservation and throws. */
 export function measure(
   gateway: Gateway,
   reservation: Reservation,
@@ -36,14 +36,14 @@ export function measure(
   const { decision, facts } = reservation;
   const { candidates } = placement;
   const bounds = computeBudget(decision.tier, asked.maxTokens, asked.promptBytes, asked.likelyTokens);
-  // Engines refuse a request if the prompt and `max_tokens` do not fit into the window, and an estimate may be too low.
+  // Estimates may be too low, and engines refuse a request if the prompt and `max_tokens` do not fit into the window.
   const mustCount =
     decision.uncounted || facts.onlyCounts || candidates.some((route) => needsExactCount(bounds(route)));
   if (!mustCount) return { tokens: asked.likelyTokens, candidates, budgetFor: bounds };
   return countOnNode(gateway, reservation, { asked, candidates, bounds }, choose, record);
 }
 
-/** Returns a function that computes a node's token budget. `promptBound` and `promptEstimate` are sizes of the prompt. */
+/** Returns a function that computes the token budget at a node. `promptBound` and `promptEstimate` are in tokens. */
 function computeBudget(
   { contextTokens }: TierLimits,
   maxTokens: number | undefined,
@@ -52,7 +52,7 @@ function computeBudget(
 ): RequestMeasure['budgetFor'] {
   return ({ windowTokens }) => ({
     asked: maxTokens,
-    // A number that the client requested was already checked against the tier. Without one, the tier's limit applies.
+    // If the client requested a number, it was already checked against the tier. Otherwise, the tier's limit applies here.
     windowTokens: maxTokens === undefined ? minOrNull(contextTokens, windowTokens) : windowTokens,
     promptBound,
     promptEstimate,
@@ -95,16 +95,16 @@ async function countOnNode(
 const answerTokensDefault = 4096;
 
 export interface TokenCount {
-  /** Number of tokens, or undefined if no node could count them. */
+  /** Number of tokens in the prompt, or undefined if no node could count them. */
   readonly tokens: number | undefined;
-  /** Nodes that may still serve the request. If a node has received the prompt, only that node. */
+  /** Nodes that may still serve the request: only the node that has received the prompt, if one has. */
   readonly candidates: readonly Route[];
 }
 
-/** Maximum time in ms to find a node that can count, however many candidates are left. */
+/** Maximum time in ms to find a node that can count the prompt, however many candidates remain. */
 const searchMs = waits.nodeSearch.ms;
 
-/** Makes a candidate count the prompt. Once one has received it, no other is tried, because that node must also answer. */
+/** Makes a candidate count the prompt. Tries others only until one has received it, because that one must also answer. */
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },
   candidates: readonly Route[],
@@ -112,7 +112,7 @@ export async function countAtOne(
   choose: NodeChooser,
 ): Promise<TokenCount> {
   const untilMs = performance.now() + searchMs;
-  // For embeddings and scores, the bounds on the number of tokens suffice.
+  // Only chats are counted, because embeddings and scores need no more than the bounds on the number of tokens.
   let left = asked.kind === 'chat' ? candidates : [];
   while (performance.now() < untilMs) {
     const route = choose(left);
@@ -148,16 +148,16 @@ export interface TokenBudget {
   readonly promptEstimate: number;
 }
 
-/** Computes the `max_tokens` to send to a node. It is always sent, because without it some engines generate endlessly. */
+/** Computes the `max_tokens` to send to a node. It is never left out, because without it some engines generate endlessly. */
 export function answerTokens({ asked, windowTokens, promptBound, promptEstimate }: TokenBudget): number {
   if (windowTokens === null) return asked ?? answerTokensDefault;
   const likely = Math.max(1, windowTokens - promptEstimate);
   if (asked !== undefined) return Math.min(asked, likely);
-  // The client has set no limit, so its request must not be refused because an estimate was too low.
+  // Because the client has set no limit, its request must not be refused only because an estimate was too low.
   return Math.max(windowTokens - promptBound, Math.min(likely, Math.ceil(windowTokens / 4)));
 }
 
-/** Whether the answer might not fit if the prompt is as long as its upper bound, so that tokens must be counted first. */
+/** Whether a node must count the prompt, because the answer might not fit if the prompt were as long as `promptBound`. */
 export function needsExactCount({ asked, windowTokens, promptBound }: TokenBudget): boolean {
   if (windowTokens === null) return false;
   return promptBound + (asked ?? Math.ceil(windowTokens / 4)) > windowTokens;
