@@ -23,7 +23,7 @@ const ask = (prefixes: readonly number[], tenant = 'acme'): AffinityRequest => (
   prefixes,
 });
 
-/** Prompts that share no prefix. */
+/** Prompts of which no two share a prefix. */
 const prompts = Array.from({ length: 200 }, (_, at) => [at * 10 + 1, at * 10 + 2]);
 
 const idle = fc.array(fc.record({ key: fc.nat(50), depth: fc.integer({ min: 1, max: 4 }) }), {
@@ -362,7 +362,7 @@ describe('among many candidates only a few are examined', () => {
       const before = chosenOf(many, prefixes);
       if (left.some(({ node }) => node === before) && chosenOf(left, prefixes) !== before) moved += 1;
     }
-    // One of forty nodes was lost, so few prompts may have moved.
+    // Only one of forty nodes was lost, so few prompts may have moved to another node.
     expect(moved / keys.length).toBeLessThan(2 / 40);
   });
 
@@ -376,7 +376,7 @@ describe('among many candidates only a few are examined', () => {
     const open = many.filter(({ node }) => !load.isEjected(node));
     for (const { node } of [...open, ...open.filter((each) => each === home)])
       for (let at = 0; at < 10; at += 1) load.begin(node);
-    // Other prompts keep this prompt's share of the requests small, because a frequent prompt gets several preferred nodes.
+    // Send many other prompts, so that the prompt in question does not count as frequent and get several preferred nodes.
     for (let at = 0; at < 2000; at += 1) affinity.choose(many, ask([at + 10]));
     clock.ms += 101;
     expect(affinity.choose(many, ask([1, 2, 3]))).toBe(home);

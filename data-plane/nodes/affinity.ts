@@ -20,17 +20,17 @@ import type { NodeLoad } from './load.ts';
 import { ManyCandidates } from './many-candidates.ts';
 import { PrefixTable } from './prefix-table.ts';
 
-/** Reason for choosing a node: it has `seen` the prefix, it is a `home` of the prefix, or all homes were busy (`spill`). */
+/** Why a node was chosen: it has `seen` the prefix, it is a `home` of the prefix, or all homes were busy (`spill`). */
 export type ChosenBy = 'seen' | 'home' | 'spill';
 
 export interface AffinityRequest {
   /** Tenant that sent the request. Equal prompts of different tenants have different keys. */
   readonly tenant: string;
-  /** Owner of the part of the table that the request uses: the tenant, unless many tenants share one part. */
+  /** Owner of the part of the prefix table that the request uses: the tenant, unless many tenants share one part. */
   readonly sharer?: string;
-  /** Identifies the model and place that all candidates serve. */
+  /** Identifies the model, and the place that all candidates belong to. */
   readonly group: string;
-  /** Hashes of the prompt's prefixes, shortest first. Empty if the prompt has no prefix to share. */
+  /** Hashes of the prompt's prefixes, shortest first. Empty if no other prompt could use the same prefix. */
   readonly prefixes: readonly number[];
 }
 
@@ -39,7 +39,7 @@ export type NodeChooser = (candidates: readonly Route[]) => Route | undefined;
 
 export interface AffinityOptions {
   readonly load: NodeLoad;
-  /** Secret that all gateways share. */
+  /** Secret shared by all gateways, so that they choose alike. */
   readonly secret: string;
   readonly table?: PrefixTable;
   /** Returns the current time of a monotonic clock, in ms. */
@@ -50,10 +50,10 @@ interface Candidate {
   readonly node: string;
 }
 
-/** Counts the requests for one model in one place. */
+/** State of the requests for one model in one place. */
 interface Group {
   requests: number;
-  /** Average requests in flight per candidate, the time when it was computed (ms), and the number of requests since then. */
+  /** Average requests in flight per candidate, when it was computed (monotonic ms), and the requests counted since then. */
   mean: number;
   meanMs: number;
   meanRequests: number;
@@ -65,9 +65,9 @@ interface KeyedPrefixes {
   readonly seed: number;
 }
 
-/** A prefix of the prompt, and the candidates that are its homes. */
+/** One prefix of a prompt, and the candidates that are the prefix's homes. */
 interface Level<Of> {
-  /** Position of the prefix in the list of prefixes. */
+  /** Position of the prefix in the prompt's list of prefixes. */
   readonly at: number;
   readonly key: number;
   /** Candidates among which the homes were selected. */
@@ -77,28 +77,28 @@ interface Level<Of> {
 
 /** A node with fewer requests in flight than this accepts any prompt, because engines process several requests at once. */
 const inFlightAlways = 2;
-/** Load, relative to the average, at which a node stops getting prompts that are new to it. */
+/** Load, as a multiple of the average, at which a node stops getting prompts that are new to it. */
 const newFactor = 1.2;
-/** Load, relative to the average, at which a node stops getting even prompts that it has seen. Moving those is costly. */
+/** Load, as a multiple of the average, at which a node stops getting even prompts that it has seen, despite its cache. */
 const seenFactor = 3;
-/** Share of a node's load for which a prefix gets one more home. */
+/** A prefix gets one more home for each such share of a node's load. */
 const loadPerHome = 0.5;
 /**
- * Half-life, in requests, of what a request adds to the weight of its prefixes: a minimum, and a number per candidate. If it
- * were shorter, a single request could look like most of a node's load.
+ * Half-life, in requests, of a request's contribution to the weight of its prefixes: the minimum, and a number per candidate.
+ * If the half-life were shorter, a single request could look like most of a node's load.
  */
 const weightHalfLife = { min: 256, perCandidate: 4 };
 /** Age in ms at which a prompt has probably been evicted from the engine's cache. */
 const seenMs = 600_000;
 const groupsMax = 1024;
-/** Number of candidates above which only a few of them are compared. */
+/** Number of candidates above which only a few of the candidates are compared. */
 const manyFrom = 64;
-/** Limits on reusing the average load of many candidates: 100 ms, and one request per 8 candidates. */
+/** The average load of many candidates is reused for 100 ms, or for one request per 8 candidates if that ends sooner. */
 const meanEveryMs = 100;
 const meanShare = 8;
 /** Minimum number of candidates that are compared if there are many. */
 const fewMin = 32;
-/** Maximum number of homes with which a prefix may select candidates. If it has more, the next longer prefix selects them. */
+/** Maximum number of homes with which a prefix may select candidates. If it has more, the next longer prefix selects. */
 const homesMost = 64;
 
 export class Affinity {
@@ -134,7 +134,7 @@ export class Affinity {
     return this.#place(open, mean, this.#levels(open, group, mean, keyed), keyed);
   }
 
-  /** Chooses among many nodes. Compares the prompt's last node and those selected by the first prefix with few homes. */
+  /** Chooses among many nodes by comparing only a few: the prompt's last node, and nodes that one of its prefixes selects. */
   #chooseAmongMany<Of extends Candidate>(
     candidates: readonly Of[],
     group: Group,
@@ -144,7 +144,7 @@ export class Affinity {
     const mean = this.#meanLoad(candidates, group);
     const levels = this.#levels(many, group, mean, keyed);
     const [first] = levels;
-    // Every prefix of the prompt is common to very many requests, so every node has probably cached it.
+    // Each prefix of the prompt is in very many requests, so every node has probably cached it.
     if (first === undefined) return this.#load.choose(candidates);
     const few = [...first.among];
     const seen = many.byName.get(this.#lastSeen(keyed).node ?? '');
@@ -154,7 +154,7 @@ export class Affinity {
     return this.#place(open, mean, levels, keyed);
   }
 
-  /** Average load of many candidates. Recomputed only occasionally, because that takes longer than choosing a node. */
+  /** Average load of many candidates. Recomputed only occasionally, because computing it takes longer than a choice. */
   #meanLoad(candidates: readonly Candidate[], group: Group): number {
     const nowMs = this.#now();
     group.meanRequests += 1;
@@ -175,7 +175,7 @@ export class Affinity {
     return many as ManyCandidates<Of>;
   }
 
-  /** Chooses among nodes whose load is compared, and remembers the choice. */
+  /** Chooses among the given nodes by their load, and remembers the choice. */
   #place<Of extends Candidate>(
     open: readonly Of[],
     mean: number,
@@ -189,14 +189,14 @@ export class Affinity {
     };
     const taking = below(newFactor);
     const { at, node: last } = this.#lastSeen({ sharer, prefixes, seed });
-    // A prefix that still has several homes may be common. Its requests must be spread, so the lower load limit applies.
+    // If the prefix still has several homes, it may be common, so spread its requests by using the lower load limit.
     const seen = (at > (deciding?.at ?? -1) ? below(seenFactor) : taking).find(({ node }) => node === last);
     const chosen = seen ?? pickHome(taking.length > 0 ? taking : open, levels);
     const homes = deciding?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
     const key = combine(prefixes[prefixes.length - 1] ?? 0, seed);
     this.#remember([sharer, key, chosen.node]);
-    // Report the choice, unless other gateways would make it too: the node that has seen the prompt, or its first home.
+    // Do not report a choice that other gateways would make, too: the node that has seen the prompt, or its first home.
     if (chosen.node !== (last ?? pickBest(open, levels[0]?.key ?? 0)?.node))
       this.#unreported.use(sharer, key).node = chosen.node;
     return chosen;
@@ -208,7 +208,7 @@ export class Affinity {
     entry.placedMs = this.#now();
   }
 
-  /** Returns this gateway's load per node, and the choices to report since the last call. */
+  /** Returns this gateway's load per node, and the choices made since the last call that other gateways must know. */
   report(): Omit<PlacementReport, 'process'> {
     return { loads: this.#load.ownLoads(), placements: this.#unreported.takeAll() };
   }
@@ -219,7 +219,7 @@ export class Affinity {
     for (const placement of placements) this.#remember(placement);
   }
 
-  /** Computes each prefix's homes, until only one home is left. With many candidates, skips prefixes that need very many. */
+  /** Computes the homes of each prefix, until only one home is left. For many candidates, skips prefixes with many homes. */
   #levels<Of extends Candidate>(
     open: readonly Of[] | ManyCandidates<Of>,
     group: Group,
@@ -253,7 +253,7 @@ export class Affinity {
     return levels;
   }
 
-  /** Finds the longest prefix that a node received recently, and the node that received it. */
+  /** Finds the longest of these prefixes that some node received recently, and that node. */
   #lastSeen({ sharer, prefixes, seed }: KeyedPrefixes): { readonly at: number; readonly node?: string } {
     const sinceMs = this.#now() - seenMs;
     for (let at = prefixes.length - 1; at >= 0; at -= 1) {
@@ -270,7 +270,7 @@ export class Affinity {
   }
 }
 
-/** Candidates that rank first for the key. */
+/** The `count` candidates that rank first for the key. */
 function firstHomes<Of extends Candidate>(among: readonly Of[], key: number, count: number): readonly Of[] {
   if (count >= among.length) return among;
   const best = count === 1 ? pickBest(among, key) : undefined;
@@ -292,7 +292,7 @@ function pickBest<Of extends Candidate>(among: readonly Of[], key: number): Of |
   return best;
 }
 
-/** Picks the first home that accepts requests, beginning with the homes of the longest prefix. */
+/** Picks the best home that takes more requests, beginning with the homes of the longest prefix. */
 function pickHome<Of extends Candidate>(taking: readonly Of[], levels: readonly Level<Of>[]): Of {
   for (let at = levels.length - 1; at >= 0; at -= 1) {
     const { key, homes } = levels[at] as Level<Of>;

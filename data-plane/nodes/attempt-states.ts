@@ -27,34 +27,34 @@ export type LiveState =
   | 'connecting'
   /** The request has been sent, but no byte of the response has arrived. */
   | 'waiting'
-  /** A reused connection was lost. The request waits for a new connection to the same node. */
+  /** A reused connection was lost, so the request waits for a new connection to the same node. */
   | 'reconnecting'
   /** The request has been sent a second time, but no byte of the response has arrived. */
   | 'waiting-again'
-  /** The node answers with an error or a wrong content type, and the body is being collected. */
+  /** The node has answered with an error or a wrong content type, and the body of this response is being collected. */
   | 'error-body'
   /** A whole response (not a stream) is being collected. */
   | 'collecting'
   /** The whole response has been collected and is being converted for the client. */
   | 'rebuilding'
-  /** A stream has begun without a good event yet, so the status of the client's response can still change. */
+  /** A stream has begun, but without a good event so far, so the status of the client's response can still change. */
   | 'opening'
   /** The client is receiving the events of a stream. */
   | 'streaming'
   /** The client reads more slowly than the node sends, so reading from the node is paused. */
   | 'blocked'
-  /** The response is complete, but the client has not received all of it. */
+  /** The node's response is complete, but the client has not received all of it. */
   | 'delivering';
 
 export type EndState =
   | 'completed'
-  /** The client has disconnected, before or after the first byte of its response. */
+  /** The client disconnected before it had received a complete response. */
   | 'client-gone'
   /** The attempt ended before any byte of the request was sent. */
   | 'unreached'
-  /** The attempt failed before the first byte for the client, who still waits for a response. */
+  /** The attempt failed before the client's response began, so the client still waits for a response. */
   | 'failed'
-  /** The attempt failed after the first byte for the client, so the client's connection is destroyed. */
+  /** The attempt failed after the client's response had begun, so the client's connection is destroyed. */
   | 'aborted-after-start'
   /** The attempt ended because of an error in this program. */
   | 'faulted';
@@ -62,20 +62,20 @@ export type EndState =
 export type AttemptEvent =
   /** A connection is ready and the request is being sent. */
   | 'sent'
-  /** A reused connection was lost before any byte of the response arrived. */
+  /** A reused connection was lost before any byte of the node's response arrived. */
   | 'unanswered'
   | 'answer-head'
   | 'stream-head'
   | 'error-head'
   /** A part of a body, or one event of a stream, has arrived. */
   | 'data'
-  /** The body of a whole response has ended. Any other body that ends here is a failure. */
+  /** The body of the node's response has ended. If it was not a whole response, this is a failure. */
   | 'end'
   /** The node stopped early, was too slow or sent an invalid response, or the gateway lacked memory for the response. */
   | 'failure'
   /** The first bytes of a stream are ready for the client: a good event or a keep-alive. */
   | 'first-event'
-  /** The response for the client is complete. */
+  /** The response to the client has been created completely. */
   | 'whole'
   /** The client has disconnected. */
   | 'gone'
@@ -116,7 +116,7 @@ const waiting = {
   failure: 'failed',
 } as const satisfies Row;
 
-/** Next state for each state and event. An event that a state does not list is ignored. */
+/** Next state, by state and event. An event that is not listed for a state is ignored in this state. */
 export const transitions = {
   connecting: { ...live, sent: 'waiting', failure: 'unreached' },
   waiting: { ...waiting, unanswered: 'reconnecting' },
@@ -152,5 +152,5 @@ export const transitions = {
 
 export type AttemptState = keyof typeof transitions;
 
-/** All states that an event can lead to, whichever state comes before. */
+/** All states to which the event can lead, whatever the current state is. */
 export type Next<Event extends AttemptEvent> = (typeof transitions)[AttemptState][Event];

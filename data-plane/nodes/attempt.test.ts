@@ -56,7 +56,7 @@ test('in every sequence of events, an attempt completes only whole deliveries, a
 
 /** The client's side of a connection. The client reads, stops reading or leaves. */
 class ClientSocket extends Duplex {
-  /** Number of bytes that the gateway has written. `taken` is the text that the client has read. */
+  /** Number of bytes that the gateway has written to the client. `taken` is the text that the client has read. */
   written = 0;
   taken = '';
   hasLeft = false;
@@ -79,7 +79,7 @@ class ClientSocket extends Duplex {
   }
 
   override _read(): void {
-    // Nothing to do, because the test pushes the requests.
+    // Nothing to do, because the test itself pushes the requests.
   }
 
   override _write(chunk: Buffer, _encoding: string, done: () => void): void {
@@ -99,7 +99,7 @@ class ClientSocket extends Duplex {
     else this.once('finish', () => this.destroy());
   }
 
-  /** Whether the answer ended as its framing promised. */
+  /** Whether the answer ended where its framing said it would. */
   get hasCleanEnd(): boolean {
     const [head = '', body = ''] = this.taken.split(/\r\n\r\n(.*)/s);
     const length = /content-length: (\d+)/i.exec(head)?.[1];
@@ -107,7 +107,7 @@ class ClientSocket extends Duplex {
   }
 }
 
-/** A request at a node, as the node's connection reports it. */
+/** A request that a node received, seen from the node's connection. */
 class NodeExchange implements WireController {
   readonly call: WireCall;
   isConnected = false;
@@ -143,7 +143,7 @@ class NodeExchange implements WireController {
     this.call.onResponseError(error);
   }
 
-  /** Ends the connection without an answer, which can happen to a reused connection. */
+  /** Ends the connection without an answer, as a node may do with a reused connection. */
   hangUp(): void {
     if (!this.isConnected || this.isOver || this.hasAnything) return;
     this.isOver = true;
@@ -154,7 +154,7 @@ class NodeExchange implements WireController {
   connect(): void {
     if (this.isConnected || this.isOver) return;
     this.call.onRequestStart(this);
-    // A call that was given up while connecting aborts now, before any byte is sent.
+    // If the call was given up while the connection was being opened, it aborts now, before any byte is sent.
     this.isConnected = !this.isOver;
   }
 
@@ -177,7 +177,7 @@ class NodeExchange implements WireController {
     this.call.onResponseEnd();
   }
 
-  /** Lets all deadlines pass. */
+  /** Lets so much time pass that all deadlines are over. */
   expire(): void {
     if (this.call instanceof NodeCall) this.call.tick(Number.MAX_VALUE);
   }
@@ -360,7 +360,7 @@ async function walk({ asked, form }: ReturnType<typeof requestOf>, names: readon
   const exchanges = pools.pool.exchanges;
   for (const name of names) await steps[name]?.(exchanges.at(-1) as NodeExchange, socket);
 
-  // Lets all deadlines pass, which ends the attempt in any state.
+  // Let all deadlines pass, which ends the attempt in any state.
   for (let round = 0; state.ended === undefined && round < 6; round += 1) {
     await turn();
     for (const exchange of exchanges) exchange.expire();

@@ -1,6 +1,6 @@
 /**
- * An attempt to get a response from one node. Owns the state that the call to the node, the converter and the client's
- * response share. attempt-states.ts contains the diagram. The converters know neither the node nor the client.
+ * An attempt to get a response from one node. Holds the state that the call to the node, the converter and the client's
+ * response share. attempt-states.ts contains its state diagram. The converters know neither the node nor the client.
  */
 
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -27,19 +27,19 @@ import {
 import type { NodePools } from './node-pools.ts';
 import type { RebuiltAnswer, WholeAnswer } from './whole-answer.ts';
 
-/** Limits on the time that a node may take and on what it may send. The connection pools set the time-out for connecting. */
+/** Limits on a node's response: times in ms and sizes. The time-out for connecting is an option of the connection pools. */
 export interface AnswerBounds {
   /** Time-out for the first good event of a stream. */
   readonly firstEventMs: number;
-  /** Time-out for the next data event of a stream. Comments in the stream extend this time-out, up to `firstEventMs`. */
+  /** Time-out for the next data event of a stream. Comments in the stream extend the time-out, up to `firstEventMs`. */
   readonly betweenEventsMs: number;
   /** Time after which a keep-alive is sent to the client if a stream has nothing else to send. */
   readonly keepAliveMs: number;
-  /** Time-out for the head of a whole response (not a stream). The whole body then gets the same amount of time again. */
+  /** Time-out for the head of a whole response (not a stream). Its body then gets the same amount of time again. */
   readonly wholeAnswerMs: number;
   /** Time-out for the next part of a whole response's body. */
   readonly betweenBytesMs: number;
-  /** Time-out for the whole body of an error. */
+  /** Time-out for the whole body of an error response. */
   readonly errorBodyMs: number;
   /** Maximum size in bytes of a whole response's body. */
   readonly answerBytesMax: number;
@@ -47,14 +47,14 @@ export interface AnswerBounds {
 
 /** Describes why a node sent no response or only a part of one. */
 export interface AttemptFailure {
-  /** Reason for the log. Contains no text from the node or the client. */
+  /** Reason to be logged. It contains no text from the node or the client. */
   readonly reason: string;
   readonly timedOut: boolean;
-  /** Evidence about the node's health. */
+  /** What the failure says about the node's health. */
   readonly outcome: Exclude<NodeOutcome, 'answered'>;
   /** HTTP status of the error that the node answered with, if any. */
   readonly status?: number;
-  /** Error that the node sent, as parsed JSON. Never log or show it. */
+  /** Parsed JSON of the error that the node sent. It must never be logged or shown. */
   readonly detail?: unknown;
   /** Description of an unusual form of the node's response, if that caused the failure. */
   readonly oddForm?: string;
@@ -74,21 +74,21 @@ export interface AttemptOptions {
   /** Header fields of the response to the client, without those that depend on the content type. */
   readonly fields: Fields;
   readonly pools: NodePools;
-  /** Budget to which buffered parts of the response are charged. */
+  /** Memory budget to which buffered parts of the response are charged. */
   readonly memory: MemoryBudget;
   readonly bounds: AnswerBounds;
-  /** Converts the node's body for the client. */
+  /** Converts the body of the node's response for the client. */
   readonly body: SurfaceStream | WholeAnswer;
   /** Called when the request is being sent to the node. */
   readonly onSent?: (() => void) | undefined;
-  /** Called when the node has done some work. The head of a stream does not count, because engines send it before working. */
+  /** Called when the node has shown that it is working. A stream's head shows nothing, because engines send it early. */
   readonly onAnswer?: (() => void) | undefined;
   /** Called when the connection has accepted the whole request body, if the body was sent in pieces. */
   readonly onTaken?: (() => void) | undefined;
 }
 
 const errorBytesMax = 64 * 1024;
-/** Header fields that make proxies between gateway and client pass on each event at once. */
+/** Header fields that make proxies between the gateway and the client forward each event at once. */
 const streamFields: Fields = ['cache-control', 'no-cache', 'x-accel-buffering', 'no'];
 
 export class Attempt implements CallReader, AnswerListener, Timed {
@@ -105,7 +105,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
   #state: AttemptState = 'connecting';
   #status = 0;
   #errorBody: ByteCollector | undefined;
-  /** Time by which the whole body must have arrived, by the ticker's clock. */
+  /** Time by which a whole response's body must have arrived, by the ticker's clock. */
   #wholeByMs = Number.POSITIVE_INFINITY;
   /** Times of the last event from the node and of the last frame to the client, by the ticker's clock. */
   #eventMs = 0;
@@ -138,7 +138,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     return this.#state;
   }
 
-  /** Makes the attempt. Rejects only if this program has an error. */
+  /** Makes the attempt. Rejects only if there is a bug in this program. */
   run(request: NodeRequest): Promise<AttemptResult> {
     const { bounds, pools } = this.#options;
     if (this.#whole === undefined) this.#call.setDeadline(bounds.firstEventMs, 'a first event');
@@ -236,12 +236,12 @@ export class Attempt implements CallReader, AnswerListener, Timed {
 
   onDrained(): void {
     if (this.#step('drained') === 'ignored') return;
-    // Restart the deadline, which may have passed while a slow client kept the node paused.
+    // Restart the deadline for the next event. It may have passed while the slow client kept the node paused.
     this.#expectEvent();
     this.#call.resume();
   }
 
-  /** Sends a keep-alive if one is due and the node has begun to respond. A keep-alive also begins the client's response. */
+  /** Sends a keep-alive if one is due and the node has begun to respond. This may begin the client's response. */
   tick(nowMs: number): void {
     const stream = this.#stream;
     const isSilent = nowMs - this.#writtenMs >= this.#options.bounds.keepAliveMs;
@@ -262,7 +262,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     else this.onFailure(problem);
   }
 
-  /** Sets the deadline for the next part. The deadline for the whole body still applies, and stops a slow trickle. */
+  /** Sets the deadline for the next part of the body. A slow trickle ends at the deadline for the whole body. */
   #expectMore(): void {
     const { bounds, pools } = this.#options;
     const remainingMs = this.#wholeByMs - pools.ticker.nowMs;
@@ -273,7 +273,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     try {
       const rebuilt = this.#whole?.rebuild();
       if (rebuilt instanceof Promise) {
-        // Catch last, so that errors in the delivery are caught too.
+        // Put `catch` last, so that it also catches errors in the delivery.
         rebuilt.then((answer) => this.#deliverWhole(answer)).catch((error) => this.onFailure(error));
       } else if (rebuilt !== undefined) this.#deliverWhole(rebuilt);
     } catch (error) {
@@ -315,7 +315,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     this.#call.setDeadline(bounds.betweenEventsMs, 'a further event');
   }
 
-  /** Extends the deadline for the next event, because the node is alive, up to the time allowed for a first event. */
+  /** Gives the next event more time, because the node is alive, but no more than a first event gets. */
   #onComment(): void {
     if (this.#stream?.state !== 'streaming') return;
     const { bounds, pools } = this.#options;
@@ -328,7 +328,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     if (failure !== undefined) this.#fail(toAttemptFailure(failure));
   }
 
-  /** Ends the call to the node. Memory is released once the client has received the response, however slowly. */
+  /** Ends the call to the node. Memory is released only when the client has received the response, however slow it is. */
   #deliver({ usage, oddForm }: Omit<RebuiltAnswer, 'body'>, delivered: Promise<boolean>): void {
     this.#call.drain();
     void delivered.then((arrived) => {
@@ -353,7 +353,7 @@ export class Attempt implements CallReader, AnswerListener, Timed {
     return this.#stream === undefined ? {} : { spent: this.#stream.usage };
   }
 
-  /** Describes an error response. A node with a wrong content type is broken, but an error may be the request's fault. */
+  /** Describes an error response. A wrong content type is the node's fault, but an error may be caused by the request. */
   #errorFailure(detail: unknown): AttemptFailure {
     const isAnswer = this.#status === 200;
     const reason = isAnswer
@@ -384,7 +384,7 @@ const callOutcomes: Readonly<Record<CallFailureKind, AttemptFailure['outcome']>>
   lost: 'broken',
 };
 
-/** Evidence about the node for each failure. The request may be the cause of an error, an early end, or unusable output. */
+/** What each failure says about the node. Errors, early ends and unusable output may be caused by the request. */
 const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {
   error: 'neutral',
   aborted: 'neutral',

@@ -1,11 +1,11 @@
 /** Large request body that is sent to a node in pieces. Each piece is released once the connection has accepted it. */
 
-/** Size of a piece in bytes. Encrypting a whole body in one turn of the event loop would block other requests. */
+/** Size of a piece in bytes. Encrypting a whole body at once would block the event loop for other requests. */
 const pieceBytesMax = 256 * 1024;
 
 export class BodyPieces {
   readonly length: number;
-  /** Called when the connection has accepted the last byte. */
+  /** Called when the connection has accepted the last byte of the body. */
   onTaken: (() => void) | undefined;
   #rest: Uint8Array | undefined;
 
@@ -14,7 +14,7 @@ export class BodyPieces {
     this.#rest = body;
   }
 
-  /** Returns the next piece, or undefined after the last. Call it only when the connection has accepted the previous one. */
+  /** Returns the next piece, or undefined after the last. Must not be called before the previous piece was accepted. */
   take(): Uint8Array | undefined {
     const rest = this.#rest;
     if (rest === undefined) {
@@ -23,7 +23,7 @@ export class BodyPieces {
     }
     const isLast = rest.length <= pieceBytesMax;
     this.#rest = isLast ? undefined : rest.subarray(pieceBytesMax);
-    // Copy the last piece. While the connection buffers its end, the whole body would otherwise stay in memory.
+    // Copy the last piece. Otherwise, the whole body would stay in memory while the connection buffers its end.
     return isLast ? rest.slice() : rest.subarray(0, pieceBytesMax);
   }
 

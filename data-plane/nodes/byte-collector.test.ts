@@ -39,7 +39,7 @@ test('a body that is too large is distinguished from one that does not fit in me
   const large = new ByteCollector(new BodyBudget(), 500);
   expect(large.add(Buffer.alloc(501))).toBe(false);
   expect(large.isTooLarge).toBe(true);
-  // Memory is charged in whole blocks, so the size bound may lie inside a block.
+  // Memory is charged in whole blocks, so try a size limit that lies inside a block.
   const grown = new ByteCollector(new BodyBudget(), 500);
   expect([grown.add(Buffer.alloc(400)), grown.add(Buffer.alloc(101))]).toEqual([true, false]);
   expect([grown.isTooLarge, grown.length]).toEqual([true, 400]);

@@ -20,12 +20,12 @@ export class ByteCollector {
     return this.#bytes.length;
   }
 
-  /** Whether the body is larger than its limit. If it is not, but `add` has failed, memory ran out. */
+  /** Whether the body exceeds its size limit. If `add` has failed although it does not, memory ran out. */
   get isTooLarge(): boolean {
     return this.#isTooLarge;
   }
 
-  /** Adds a part of the body. If it does not fit, returns false, and nothing more may be added. */
+  /** Adds a part of the body. Returns false if the part does not fit. After that, nothing more may be added. */
   add(piece: Buffer): boolean {
     this.#isTooLarge = this.#bytes.length + piece.length > this.#bytesMax;
     return !this.#isTooLarge && this.#bytes.add(piece);

@@ -16,7 +16,7 @@ import { ByteCollector, isJsonType } from './byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import type { NodePools } from './node-pools.ts';
 
-/** Callbacks about the connection to the node that counts. */
+/** Callbacks that tell what happens to the connection to the node that counts. */
 export interface CountWatch {
   /** Called when the prompt is being sent to the node. */
   readonly onSent?: () => void;
@@ -24,7 +24,7 @@ export interface CountWatch {
   readonly onUnreached?: () => void;
 }
 
-/** Makes a node count the tokens in a prompt. Undefined if the node cannot. Memory for its response is charged to `owner`. */
+/** Makes a node count a prompt's tokens. Undefined if the node cannot. Memory for the response is charged to `owner`. */
 export type PromptCounter = (
   route: Route,
   asked: AskedRequest,
@@ -80,7 +80,7 @@ async function countBody(
   );
 }
 
-/** Sends the request. Returns the collected body, which the caller must release, or undefined if no usable response came. */
+/** Sends the request. Returns the response's body, which the caller must release, or undefined if it is not usable. */
 function ask(
   pools: NodePools,
   request: NodeRequest,

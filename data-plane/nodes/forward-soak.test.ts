@@ -20,13 +20,13 @@ type Kind = 'stream' | 'whole' | 'embeddings';
 
 interface Trouble {
   readonly fault: Fault;
-  /** If set, the trouble affects only requests with this `stream` value. */
+  /** If set, this trouble affects only requests with the same value of `stream`. */
   readonly stream?: boolean;
-  /** Outcome if the client stays, by kind of request if it depends on that. */
+  /** How a request ends if its client stays connected, by kind of request if the kind matters. */
   readonly ends: Ending['kind'] | Readonly<Record<Kind, Ending['kind']>>;
 }
 
-/** Outcome of each kind of request if a node's fault affects only streams. */
+/** How each kind of request ends if a node's fault affects only streams. */
 const streamsOnly = { stream: 'ended-early', whole: 'completed', embeddings: 'completed' } as const;
 const cutShort = { stream: 'ended-early', whole: 'refused', embeddings: 'refused' } as const;
 const troubles: readonly Trouble[] = [
@@ -48,7 +48,7 @@ const troubles: readonly Trouble[] = [
   { fault: { kind: 'empty-chunk-end', afterEvents: 2 }, ends: streamsOnly },
   { fault: { kind: 'slow-loris', part: 'body', everyMs: 50 }, ends: 'refused' },
   { fault: { kind: 'garbage', afterEvents: 1 }, ends: cutShort },
-  // Limited to streams, because whole answers of this size are allowed but take longer than these tests wait.
+  // Only for streams, because whole answers of this size are allowed but take longer than these tests wait.
   {
     fault: { kind: 'huge-event', bytes: 2_000_000 },
     stream: true,
@@ -67,7 +67,7 @@ const modelOf = (trouble: number): string => `m${trouble}`;
 
 interface Plan {
   readonly kind: Kind;
-  /** Index of the trouble that the node makes, or undefined if it answers correctly. */
+  /** Index of the trouble that the node causes, or undefined if it answers correctly. */
   readonly trouble: number | undefined;
   readonly words: number;
   /** Time after which the client leaves, in ms, or undefined if it stays. */
@@ -75,7 +75,7 @@ interface Plan {
 }
 
 const kinds: readonly Kind[] = ['stream', 'stream', 'whole', 'embeddings'];
-/** Every kind of request, once with each trouble and twice as often without trouble. */
+/** Combinations of every kind of request with each trouble once, and with no trouble twice as often. */
 const combinations = kinds.flatMap((kind) =>
   Array.from({ length: troubles.length * 3 }, (_, at) => ({
     kind,

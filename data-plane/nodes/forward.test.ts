@@ -101,7 +101,7 @@ test('if an engine closes after each stream, the next request uses another conne
   const chunk = { choices: [{ index: 0, delta: { content: 'a' }, finish_reason: 'stop' }], usage };
   const used = new WeakSet<object>();
   const { url } = await handMade((req, res) => {
-    // Behaves like a node that is closing: a request that reuses the connection after a stream is lost.
+    // Close the connection when a stream has used it before, as a node does that closes connections after streams.
     if (used.has(req.socket)) req.socket.destroy();
     else if (req.headers.accept === 'text/event-stream') {
       used.add(req.socket);
@@ -216,7 +216,7 @@ async function expectRefusal(fault: Fault, body: object): Promise<void> {
     random: () => 0,
   });
   const { status, text, clean } = await post(server.url + chatPath, body).answer;
-  // If a node answers with status 400, the fault is in the request.
+  // A node answers with status 400 only if the request itself is at fault.
   const ofRequest = fault.kind === 'status' && fault.status === 400;
   const type = ofRequest ? 'UnsupportedShapeError' : 'InferenceUnavailableError';
   expect(status).toBe(ofRequest ? 400 : 503);
@@ -387,7 +387,7 @@ test.each([
     }
     await closed;
   });
-  // If there are many pieces, the size limit must end the answer long before the time-out does.
+  // With many pieces, the size limit must end the answer long before this time-out does.
   const errorBodyMs = pieces > 10 ? 60_000 : 50;
   const server = await gateway({ candidates: [routeTo(node.url)], settings: { errorBodyMs } });
   expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
@@ -508,7 +508,7 @@ test('a node that refuses the connection is passed over for another candidate, a
 });
 
 test('a node that does not accept a connection in time is passed over for another candidate', async () => {
-  // The TLS handshake never completes, so no byte of the request is sent.
+  // This node never completes the TLS handshake, so no byte of the request is sent.
   const silent = createTcpServer((socket) => socket.on('error', () => undefined));
   const live = await sim();
   const candidates = [
@@ -693,7 +693,7 @@ test('error responses do not set a node aside, but broken answers do', async () 
 const chunkOf = (choice: object): string => eventOf({ choices: [{ index: 0, ...choice }] });
 const toolCall = { index: 0, id: 'a', function: { name: 'f', arguments: '[1]' } };
 const tools = [{ name: 'f', input_schema: { type: 'object' } }];
-/** Answers whose content depends on the request, because the prompt determines what a model writes and how much. */
+/** Answers that fit only their requests, because the prompt determines what a model writes and how much. */
 const askedFor: Record<string, { path: string; body: object; answer: string }> = {
   'a whole answer that is too large': { path: chatPath, body: chat, answer: paddedAnswer(2001) },
   'an event that is too large': {
@@ -735,7 +735,7 @@ test.each(Object.entries(askedFor))(
       return server.load.isEjected('n1');
     };
     for (let i = 0; i < 5; i += 1) expect(await asTenant('greedy')).toBe(false);
-    // If no tenant gets a usable answer, the fault is in the node.
+    // The node is at fault if no tenant gets a usable answer.
     expect([await asTenant('other'), await asTenant('third')]).toEqual([false, true]);
     expect(server.pools.answerBytes.usedBytes).toBe(0);
   },
@@ -783,7 +783,7 @@ test('a client that reads slowly slows its node down, and receives everything in
   response.pause();
   let before = -1;
   await until(() => node.taken() > 0);
-  // Waits longer than the limit on the time between events. The limit does not apply while the client is the slow side.
+  // Wait longer than the limit on the time between events, which does not apply while the client is slow.
   for (let quiet = 0; quiet < 4; ) {
     await new Promise((resolve) => setTimeout(resolve, 100));
     quiet = node.taken() === before ? quiet + 1 : 0;

@@ -38,7 +38,7 @@ export const defaultForwardSettings: ForwardSettings = {
   searchMs: waits.nodeSearch.ms,
   firstEventMs: waits.nodeFirstEvent.ms,
   betweenEventsMs: waits.nodeNextEvent.ms,
-  // Load balancers often close a connection that is silent for a minute, and some after 30 s.
+  // This is less than the 30 s of silence after which some load balancers close a connection. Many wait for a minute.
   keepAliveMs: 20_000,
   wholeAnswerMs: waits.nodeWhole.ms,
   betweenBytesMs: waits.nodeNextBytes.ms,
@@ -46,7 +46,7 @@ export const defaultForwardSettings: ForwardSettings = {
   answerBytesMax: 32 * 1024 * 1024,
 };
 
-/** Services for reaching nodes, shared by all requests. */
+/** Services for reaching nodes, which all requests share. */
 export interface ForwardMeans {
   readonly forwarding: ForwardSettings;
   readonly pools: NodePools;
@@ -59,7 +59,7 @@ export interface ForwardMeans {
 
 export interface ForwardRequest {
   readonly asked: AskedRequest;
-  /** Form in which the client gets the response. */
+  /** Form in which the client receives the response. */
   readonly form: AnswerForm;
   /** Body of the client's request, which is held until a node has received it. */
   readonly body: ReadableBody;
@@ -67,9 +67,9 @@ export interface ForwardRequest {
   readonly candidates: readonly Route[];
   /** Selects the next node to try among the candidates that remain. */
   readonly choose: NodeChooser;
-  /** Name of the tier. It is mentioned if the request is refused as too long. */
+  /** Name of the caller's tier, which is mentioned if the request is refused as too long. */
   readonly tier: string;
-  /** Maximum number of answer tokens, reduced to the node's context window. At least 1. Only called for chats. */
+  /** Returns the maximum number of answer tokens (at least 1) that fit into the node's context window. For chats only. */
   readonly maxTokensFor: (route: Route) => number;
   readonly client: ClientAnswer;
   /** Header fields of the response to the client, without those that depend on the content type. */
@@ -78,20 +78,20 @@ export interface ForwardRequest {
   readonly ids: { readonly unique: string; readonly createdSeconds: number };
   /** Times at which the request was last sent to a node and its response began, in monotonic ms. Set while forwarding. */
   readonly at: { sent: number | undefined; begun: number | undefined };
-  /** The organisation's cache salt. Set only if other organisations use the same nodes. */
+  /** Cache salt of the organisation. Set only if other organisations use the same nodes. */
   readonly cacheSalt?: string | undefined;
   readonly traceparent?: string | undefined;
   /** Organisation to which the response's memory is charged. */
   readonly owner: string;
-  /** Creates the refusal if no node answered. `detail` is for the log. */
+  /** Creates the refusal to send if no node has answered. `detail` is for the log. */
   readonly onNodeFailure: (detail: string) => Refusal;
   /** Called if a node's response has an unusual form. The text contains nothing that the node wrote, except known names. */
   readonly onOddForm: (node: string, oddForm: string) => void;
 }
 
-/** Body of a client's request, which can be freed in parts. Both methods may be called more than once. */
+/** Body of a client's request. Its text can be freed before the rest. Both methods may be called more than once. */
 export interface ReadableBody {
-  /** Frees the text. It is no longer needed once the body for the node has been written. */
+  /** Frees the text of the body, which is not needed once the body for the node has been written. */
   discard(): void;
   /** Releases all memory that the body still holds. */
   release(): void;
@@ -123,7 +123,7 @@ export async function forward(means: ForwardMeans, request: ForwardRequest): Pro
 }
 
 async function search(means: ForwardMeans, request: ForwardRequest): Promise<ForwardOutcome> {
-  // Use the ticker's clock, as the time-outs for connecting do.
+  // Use the ticker's clock, because the time-outs for connecting use it, too.
   const { ticker } = means.pools;
   const searchUntilMs = ticker.nowMs + means.forwarding.searchMs;
   let remaining = request.candidates;
@@ -142,7 +142,7 @@ async function search(means: ForwardMeans, request: ForwardRequest): Promise<For
     }
     remaining = remaining.filter((candidate) => candidate !== route);
   }
-  // Report that a node was unreachable, which may soon change, rather than that another node does not support a field.
+  // Prefer to report that a node was unreachable, which may soon change, over an unsupported field of another node.
   if (unreached === undefined && incompatible !== undefined) throw incompatible;
   throw request.onNodeFailure(unreached ?? 'no candidate');
 }
@@ -226,7 +226,7 @@ function startAttempt(
   });
 }
 
-/** Extends the time allowed between events, because some engines send nothing until a tool call is complete. */
+/** Gives events as much time as the first event, because some engines send nothing until a tool call is complete. */
 function patientBounds(bounds: AnswerBounds): AnswerBounds {
   return { ...bounds, betweenEventsMs: Math.max(bounds.firstEventMs, bounds.betweenEventsMs) };
 }

@@ -94,7 +94,7 @@ test('a node that answers one request in ten seconds, or is rarely called, does 
   for (let request = 0; request < 10; request += 1) {
     giveUp(idle, 1);
     idle.clock.ms += 11_000;
-    // A successful token count does not show whether the node hangs, because another part of the engine counts tokens.
+    // A successful token count does not show that the node works, because another part of the engine counts tokens.
     idle.load.begin('n', false);
     idle.load.end('n', 'neutral');
     idle.clock.ms += 11_000;
@@ -124,7 +124,7 @@ test('a node whose answers broke off three times in a row is set aside, and one 
 
 test('a failure that the request may have caused counts once per tenant until an answer succeeds', () => {
   const { load, clock } = loadAt();
-  // Keeps one request in flight, so that the node is not forgotten.
+  // Keep one request in flight, so that the node's state is not dropped.
   load.begin('n');
   const fromEach = (...owners: string[]): boolean => {
     for (const owner of owners) attempt(load, 'n', 'suspect', 1, owner);
@@ -135,7 +135,7 @@ test('a failure that the request may have caused counts once per tenant until an
   attempt(load, 'n', 'answered');
   expect(fromEach('third', 'one')).toBe(false);
   expect(fromEach('other')).toBe(true);
-  // After the ejection, a failure of each tenant may count again.
+  // After the ejection has ended, a failure of each tenant may count again.
   clock.ms += 1000;
   expect(fromEach('one', 'other')).toBe(false);
   expect(fromEach('third')).toBe(true);

@@ -11,7 +11,7 @@
 
 import type { PlacementReport } from '../../schemas/records/placements.ts';
 
-/** End of an attempt, as evidence about the health of its node. */
+/** How an attempt ended, as evidence about the health of its node. */
 export type NodeOutcome =
   /** The node sent a complete response. */
   | 'answered'
@@ -21,7 +21,7 @@ export type NodeOutcome =
   | 'broken'
   /** The response cannot be passed on, for example because it is too large. The cause may be the node or the request. */
   | 'suspect'
-  /** Nothing is known about the node's health: the client disconnected, or the node answered with an error. */
+  /** Says nothing about the node's health: the client disconnected, or the node answered with an error. */
   | 'neutral';
 
 export interface NodeLoadOptions {
@@ -33,36 +33,36 @@ export interface NodeLoadOptions {
 
 interface NodeState {
   inFlight: number;
-  /** Number of attempts that broke since the last complete response. */
+  /** Number of attempts at this node that broke since its last complete response. */
   broken: number;
-  /** Tenants whose suspect responses are included in `broken`. */
+  /** Tenants whose `suspect` attempts are included in `broken`. */
   suspectOwners: readonly string[];
-  /** Number of ejections since the last complete response. */
+  /** Number of times that this node was ejected since its last complete response. */
   ejections: number;
   ejectedUntilMs: number;
-  /** Number of requests since the node last sent any part of a response, and the time of the first of them. */
+  /** Number of requests since this node last sent any part of a response, and the time of the first of these requests. */
   unanswered: number;
   unansweredSinceMs: number;
-  /** Time at which a request last began or ended. */
+  /** Time at which a request to this node last began or ended, in monotonic ms. */
   lastUsedMs: number;
 }
 
-/** Time in ms for which a report counts. A busy gateway reports at least every 1.2 s, so a silent one has stopped. */
+/** Time in ms for which a gateway's report counts. A busy gateway reports at least every 1.2 s unless it has stopped. */
 const reportValidMs = 3000;
 const reportsMax = 1000;
 const brokenInARowMax = 3;
 const ejectionFirstMs = 1000;
 const ejectionMaxMs = 30_000;
-/** Number of requests, and time in ms, without a response until a node counts as hanging. Distant requests do not add up. */
+/** A node hangs after so many requests, and so many ms, without a response. Requests far apart do not add up. */
 const unansweredMin = 3;
 const hangMs = 10_000;
-/** Longest time in ms for which a hanging node is listed after its last request, and the maximum number of listed nodes. */
+/** Time in ms for which a hanging node is listed after its last request, and the maximum number of nodes listed. */
 const reportedMs = 600_000;
 const reportedMax = 20;
-/** Number of idle nodes that are kept. If they came and went with every request, the map would be reallocated often. */
+/** Number of idle nodes whose state is kept. Dropping it after every request would reallocate the map too often. */
 const idleNodesMax = 1000;
 
-/** Number of candidates that are examined if there are many and some node is ejected. */
+/** Number of candidates that are examined if there are many of them and some node may be ejected. */
 const sampleSize = 16;
 
 export class NodeLoad {
@@ -74,7 +74,7 @@ export class NodeLoad {
   readonly #now: () => number;
   readonly #random: () => number;
   #nodesMax = idleNodesMax;
-  /** Time until which some node may be ejected. After that, no node needs to be examined. */
+  /** Time until which some node may be ejected. After that, no candidate has to be checked for it. */
   #ejectedUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor({ now = () => performance.now(), random = Math.random }: NodeLoadOptions = {}) {
@@ -82,12 +82,12 @@ export class NodeLoad {
     this.#random = random;
   }
 
-  /** Number of requests in flight at a node: this gateway's, and those that other gateways reported last. */
+  /** Number of requests in flight at a node: those of this gateway, and those that other gateways last reported. */
   inFlight(node: string): number {
     return (this.#nodes.get(node)?.inFlight ?? 0) + (this.#reported.get(node) ?? 0);
   }
 
-  /** Average number of requests in flight at the candidates. */
+  /** Average number of requests in flight per candidate. */
   mean(candidates: readonly { readonly node: string }[]): number {
     let sum = 0;
     for (const { node } of candidates) sum += this.inFlight(node);
@@ -134,7 +134,7 @@ export class NodeLoad {
     return (this.#nodes.get(node)?.ejectedUntilMs ?? 0) > this.#now();
   }
 
-  /** Candidates that are not ejected, or all candidates if all are ejected. */
+  /** All candidates that are not ejected, or all candidates if all are ejected. */
   open<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
     if (candidates.length <= 1 || this.#ejectedUntilMs <= this.#now()) return candidates;
     const open = candidates.filter(({ node }) => !this.isEjected(node));
@@ -154,7 +154,7 @@ export class NodeLoad {
     return this.inFlight(other.node) < this.inFlight(one.node) ? other : one;
   }
 
-  /** Candidates to choose from. If there are many, an even sample, unless all nodes in the sample are ejected. */
+  /** Candidates to choose from: of many, an even sample, unless all nodes in the sample are ejected. */
   #some<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
     const { length } = candidates;
     if (length <= 2 * sampleSize || this.#ejectedUntilMs <= this.#now()) return this.open(candidates);
@@ -165,7 +165,7 @@ export class NodeLoad {
     return open.length > 0 ? (open as Candidate[]) : this.open(candidates);
   }
 
-  /** Counts the start of a request. `awaitsAnswer` says whether the node counts as hanging if it never answers. */
+  /** Counts the start of a request. If `awaitsAnswer` is true, the node counts as hanging if it does not answer. */
   begin(node: string, awaitsAnswer = true): void {
     let state = this.#nodes.get(node);
     if (state === undefined) {
@@ -180,7 +180,7 @@ export class NodeLoad {
     if (awaitsAnswer) this.#awaitAnswer(state);
   }
 
-  /** Called when the node begins to answer a request, and for every further event. */
+  /** Must be called when the node begins to answer a request, and for every further event of the answer. */
   answering(node: string): void {
     const state = this.#nodes.get(node);
     if (state === undefined || state.unanswered === 0) return;
@@ -216,7 +216,7 @@ export class NodeLoad {
       state.broken += 1;
       if (state.broken >= brokenInARowMax) this.#eject(state);
     } else if (outcome === 'unreached') {
-      // Reset the count, because the request never reached the node.
+      // Reset the count of unanswered requests, because this one never reached the node.
       state.unanswered = 0;
       this.#eject(state);
     }
@@ -239,12 +239,12 @@ export class NodeLoad {
   #forgetIdle(): void {
     for (const [node, { inFlight, broken, ejections }] of this.#nodes)
       if (inFlight === 0 && broken === 0 && ejections === 0) this.#nodes.delete(node);
-    // Allow twice the nodes that remain, so that a large fleet does not trigger this for every new node.
+    // Allow twice as many nodes as remain, so that a large fleet does not cause a removal for every new node.
     this.#nodesMax = Math.max(idleNodesMax, 2 * this.#nodes.size);
   }
 
   #eject(state: NodeState, ms = ejectionFirstMs * 2 ** state.ejections): void {
-    // Ignore requests that were already in flight when the node was ejected, because they prove nothing new.
+    // Ignore this outcome: the request was already in flight when the node was ejected, so it proves nothing new.
     if (state.ejectedUntilMs > this.#now()) return;
     state.ejectedUntilMs = this.#now() + Math.min(ms, ejectionMaxMs);
     this.#ejectedUntilMs = Math.max(this.#ejectedUntilMs, state.ejectedUntilMs);
@@ -258,7 +258,7 @@ function isHanging({ unanswered, unansweredSinceMs }: NodeState, nowMs: number):
   return unanswered >= unansweredMin && nowMs - unansweredSinceMs >= hangMs;
 }
 
-/** Whether this is a tenant's first suspect response since the last reset. Keeps only as many tenants as can eject a node. */
+/** Whether this is the tenant's first suspect response since the last reset. Remembers no more tenants than are needed. */
 function isNewSuspect(state: NodeState, owner: string): boolean {
   const { suspectOwners } = state;
   if (suspectOwners.length >= brokenInARowMax || suspectOwners.includes(owner)) return false;

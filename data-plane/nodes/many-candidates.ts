@@ -1,6 +1,6 @@
 /**
  * Index of many candidate nodes, which makes choosing among a thousand about as cheap as choosing among ten. All gateways
- * select the same few candidates for a key and compare only those. The index is kept until one of the nodes changes.
+ * select the same few candidates for a key and compare only those. An index stays valid until one of the nodes changes.
  */
 import { combine, RollingHash } from '../surfaces/common/rolling-hash.ts';
 
@@ -8,13 +8,13 @@ interface NodeCandidate {
   readonly node: string;
 }
 
-/** Number of buckets, chosen so that each contains few nodes. Must never change, because that would move almost every key. */
+/** Number of buckets. Each contains few nodes. It must never change, because almost every key would move. */
 const bucketsCount = 64;
 const scoreSpan = 2 ** 53;
 
 /**
- * Divides candidates into buckets by the hash of their names. Rendezvous hashing, weighted by size, orders the buckets for
- * each key. When a node is lost, its own keys move, and about as many other keys in its bucket.
+ * Divides candidates into buckets by the hash of their names. Rendezvous hashing, weighted by the buckets' sizes, orders the
+ * buckets for each key. When a node is lost, its own keys move, and about as many other keys of its bucket.
  */
 export class ManyCandidates<Of extends NodeCandidate> {
   readonly list: readonly Of[];
@@ -33,7 +33,7 @@ export class ManyCandidates<Of extends NodeCandidate> {
     this.#buckets = buckets;
   }
 
-  /** Candidates for a key: all nodes of the buckets that rank first, with enough buckets for at least `count` nodes. */
+  /** Candidates for a key: all nodes of the buckets that rank first, at least `count` nodes if there are so many. */
   takeFirst(key: number, count: number): readonly Of[] {
     const scores = this.#buckets.map((bucket, at) => ({
       bucket,
@@ -51,7 +51,7 @@ export class ManyCandidates<Of extends NodeCandidate> {
   }
 }
 
-/** Rank of a bucket for a key. The logarithm makes the chance of ranking first proportional to the weight. */
+/** Score that ranks a bucket for a key. The logarithm makes the chance of ranking first proportional to `weight`. */
 function scoreBucket(weight: number, bucket: number, key: number): number {
   if (weight === 0) return Number.NEGATIVE_INFINITY;
   return -weight / Math.log((combine(bucket + 1, key) + 0.5) / scoreSpan);

@@ -12,10 +12,10 @@ import type { BodyPieces } from './body-pieces.ts';
 import type { NodePools, Upstream } from './node-pools.ts';
 import { type WireCall, type WireController, WireFault, type WireRequest } from './wire-call.ts';
 
-/** Reason why a call failed. For `unreached` and `own` (this process's fault), no byte was sent. `lost` is the rest. */
+/** Why a call failed. `unreached` and `own` (a fault of this process) mean that no byte was sent. */
 export type CallFailureKind = 'unreached' | 'own' | 'timeout' | 'lost';
 
-/** Error of a failed call. Its message is for the log and contains no text from the node or the client. */
+/** Error of a failed call. Its message may be logged, because it contains no text from the node or the client. */
 export class CallFailure extends Error {
   override readonly name = 'CallFailure';
   readonly kind: CallFailureKind;
@@ -29,20 +29,20 @@ export class CallFailure extends Error {
 export interface CallReader {
   /** Called when a connection is ready and the request is being sent. */
   onSent?(): void;
-  /** Called if the connection was lost without a byte of the response. The request will be sent again on a new connection. */
+  /** Called if the connection was lost before any byte of the response, so the request will be sent again on a new one. */
   onUnanswered?(): void;
-  /** Called when the connection has accepted the last byte of a body in pieces. */
+  /** Called when the connection has accepted the last byte of a body that is sent in pieces. */
   onTaken?(): void;
   onHead(status: number, contentType: string): void;
   onData(chunk: Buffer): void;
   onEnd(): void;
-  /** Called with a `CallFailure`, or with any other error if this program is at fault. */
+  /** Called with a `CallFailure`, or with any other error if there is a bug in this program. */
   onFailure(error: Error): void;
 }
 
 export interface NodeRequest {
   readonly url: string;
-  /** Path below the base address, beginning with a slash. */
+  /** Path below the node's base address, beginning with a slash. */
   readonly path: string;
   readonly body: string | BodyPieces;
   readonly accept: 'application/json' | 'text/event-stream';
@@ -54,10 +54,10 @@ export interface NodeRequest {
 }
 
 const interimAnswersMax = 8;
-/** Maximum number of bytes read after the response is complete. */
+/** Maximum number of bytes that `drain` reads and drops. */
 const restBytesMax = 64 * 1024;
 
-/** Number of parts and of bytes of one response that are read before other requests get a turn. */
+/** Number of parts, and of bytes, of one response that are read before other requests get a turn. */
 const turnPiecesMax = 512;
 const turnBytesMax = 64 * 1024;
 
@@ -66,11 +66,11 @@ export class NodeCall implements WireCall, Timed {
   readonly #ticker: Ticker;
   #reader: CallReader | undefined;
   #controller: WireController | undefined;
-  /** Request, kept while it may be sent a second time. Undefined after the second try or once a response has begun. */
+  /** Request, while it may still be sent a second time. Undefined after the second try or once a response has begun. */
   #request: WireRequest | undefined;
   #wires: Upstream['pool'] | undefined;
   #connectMs = 0;
-  /** Whether the call has ended or its result is no longer wanted. */
+  /** Whether the call has ended or been aborted. */
   #over = false;
   #sent = false;
   #paused = false;
@@ -88,7 +88,7 @@ export class NodeCall implements WireCall, Timed {
     this.#reader = reader;
   }
 
-  /** Sends the request. Call `setDeadline` first. Connecting has its own, shorter time-out. */
+  /** Sends the request. `setDeadline` must be called first. The time-out for connecting is separate and shorter. */
   start(pools: NodePools, request: NodeRequest): void {
     const { url, path, body, accept, credential, traceparent, isLastOnConnection } = request;
     const { pool, pathPrefix } = pools.upstream(url);
@@ -123,13 +123,13 @@ export class NodeCall implements WireCall, Timed {
     this.#wires?.dispatch(request, this);
   }
 
-  /** Sets a deadline in place of the previous one. `awaited` completes the sentence "the node did not send …". */
+  /** Replaces the deadline. `awaited` completes the sentence "the node did not send …". */
   setDeadline(ms: number, awaited: string): void {
     this.#deadlineMs = this.#ticker.nowMs + ms;
     this.#awaited = awaited;
   }
 
-  /** Pauses reading. Deadlines do not apply until reading resumes, because the node does not cause the delay. */
+  /** Pauses reading. Until reading resumes, no deadline applies, because the delay is not the node's fault. */
   pause(): void {
     this.#paused = true;
     this.#controller?.pause();
@@ -140,7 +140,7 @@ export class NodeCall implements WireCall, Timed {
     if (!this.#isYielding) this.#controller?.resume();
   }
 
-  /** Ends the call at once. The reader is no longer called. */
+  /** Ends the call at once, without calling the reader any more. */
   abort(): void {
     this.#reader = undefined;
     if (this.#over) return;
@@ -148,7 +148,7 @@ export class NodeCall implements WireCall, Timed {
     this.#controller?.abort();
   }
 
-  /** Called when the response is complete. Reads and drops the rest of the body, so that the connection can be reused. */
+  /** Must be called when the response is complete. Reads and drops what follows, so that the connection can be reused. */
   drain(): void {
     this.#reader = undefined;
     if (this.#over) return;
@@ -222,7 +222,7 @@ export class NodeCall implements WireCall, Timed {
     this.#fail(this.#explain(error));
   }
 
-  /** Pauses reading for one turn, because a node may send many small parts or events at once while other requests wait. */
+  /** Pauses reading for one turn if a node has sent many parts or events, so that other requests get their turn. */
   #yieldIfNeeded(bytes: number): void {
     this.#turnPieces += 1;
     this.#turnBytes += bytes;
@@ -259,7 +259,7 @@ export class NodeCall implements WireCall, Timed {
     this.#ticker.delete(this);
   }
 
-  /** Converts a socket error. Keeps only the error code, because the message may contain text from the node. */
+  /** Converts a socket error. Keeps only its error code, because its message may contain text from the node. */
   #explain(error: Error): Error {
     if (error instanceof WireFault) return new CallFailure(this.#sent ? 'lost' : 'unreached', error.message);
     const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;

@@ -15,7 +15,7 @@
  */
 
 export type NodeConnectionState =
-  /** Not connected yet, but a request is already waiting to be sent. */
+  /** Not connected yet. A request is waiting to be sent. */
   | 'opening'
   /** The request has been written only in part. */
   | 'sending'
@@ -25,7 +25,7 @@ export type NodeConnectionState =
   | 'early'
   /** The request has been written completely, and the head of the response has been read. */
   | 'answering'
-  /** The connection is idle: it carries no request. */
+  /** The connection is idle, which means that it carries no request. */
   | 'resting'
   | 'closed';
 

@@ -1,7 +1,7 @@
 /**
- * HTTP connection to a node, which carries one call at a time. Each call receives its pieces in order and exactly one end,
- * and nothing after an abort. All connections read into one shared buffer, so a piece must not be kept after the callback
- * returns.
+ * HTTP connection to a node, which carries one call at a time. Each call receives the parts of its response in order and
+ * exactly one end, but nothing after an abort. All connections read into one shared buffer, so a callback must not keep a
+ * part.
  */
 import type { Socket } from 'node:net';
 import type { FaultName } from '../http/faults.ts';
@@ -21,7 +21,7 @@ export interface NodeConnectionOwner {
   readonly fields: string;
   readonly keepAliveMs: number;
   onOpened(): void;
-  /** Called when bytes have arrived. The owner must call `readUnread` in the same turn of the event loop or a later one. */
+  /** Called when bytes have arrived. The owner must then call `readUnread`, in this turn of the event loop or a later one. */
   onUnread(connection: NodeConnection): void;
   /** Called when the connection has completed a response and is idle. */
   onRest(connection: NodeConnection): void;
@@ -29,11 +29,11 @@ export interface NodeConnectionOwner {
 }
 
 const headBytesMax = 16 * 1024;
-/** Time in ms subtracted from the idle time that a node announces, because the node starts counting earlier. */
+/** Time in ms subtracted from the idle time that the node announces, because the node's idle time begins earlier. */
 const hintReserveMs = 2000;
 
 export class NodeConnection implements WireController, MessageSink<ParsedAnswer> {
-  /** Number of the owner's sweep during which the connection became idle. */
+  /** Number of the owner's sweep over idle connections after which this connection became idle. */
   restedAt = 0;
   /** Longest time in ms that the connection may stay idle. */
   restMs: number;
@@ -45,14 +45,14 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
   /** Request that has not been written yet. */
   #request: WireRequest | undefined;
   #rest: BodyPieces | undefined;
-  /** Bytes from the node that have not been read yet, because other nodes' bytes are read first. */
+  /** Bytes from the node that have arrived but must wait, because other nodes' bytes are read first. */
   #unread: Buffer | undefined;
   /** Whether the connection must close after the current request. */
   #isLast = false;
   #isInterim = false;
   #isAnswered = false;
   #isPaused = false;
-  /** Whether this request reuses an idle connection and no byte has arrived since. */
+  /** Whether the current request reuses an idle connection and no byte of its response has arrived. */
   #isUnanswered = false;
   #wasOpen = false;
 
@@ -70,7 +70,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return this.#state;
   }
 
-  /** Sends the request, as soon as the connection is open. */
+  /** Sends the request as soon as the connection is open. */
   take(request: WireRequest, call: WireCall): void {
     this.#call = call;
     this.#request = request;
@@ -91,14 +91,14 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#send();
   }
 
-  /** Receives the bytes of one read from the socket. */
+  /** Called with the bytes of each read from the socket. */
   onBytes(bytes: Buffer): void {
-    // Check this now. Otherwise, a later request on this connection would receive these bytes as its response.
+    // No call awaits these bytes. The next request on this connection must not receive them as its response.
     if (this.#state === 'resting' || this.#state === 'opening') {
       this.#lose(strayBytes());
       return;
     }
-    // With TLS, bytes may still arrive while the socket is paused.
+    // With TLS, further bytes may arrive although the socket is paused.
     if (this.#unread !== undefined) {
       this.#unread = Buffer.concat([this.#unread, bytes]);
       return;
@@ -124,7 +124,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     try {
       this.#read(bytes);
     } catch (error) {
-      // Reading the response failed because of an error in this program, which must not stop the process.
+      // A bug in this program made reading the response fail, which must not stop the process.
       this.#lose(error instanceof Error ? error : new Error(String(error)));
     }
   }
@@ -145,7 +145,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     this.#lose(undefined);
   }
 
-  /** Closes the connection. If a call is in progress, it fails. */
+  /** Closes the connection. A call that is in progress fails. */
   end(): void {
     this.#lose(new WireFault('this gateway closed its connection to the node'));
   }
@@ -211,7 +211,7 @@ export class NodeConnection implements WireController, MessageSink<ParsedAnswer>
     return head;
   }
 
-  /** Writes pieces of a large body until the connection accepts no more for the time being. */
+  /** Writes pieces of a large body until the connection accepts no more for now. */
   #pour(): void {
     const body = this.#rest;
     if (body === undefined) return;

@@ -23,7 +23,7 @@ async function node(listener: Parameters<typeof createServer>[1]): Promise<strin
   return urlOf(server);
 }
 
-/** Runs one call to its end and records what the reader received. */
+/** Makes one call and records what its reader received until the end. */
 function call(
   opened: NodePools,
   url: string,
@@ -189,7 +189,7 @@ test('a connection that this gateway had no time to read is not a failure of the
 });
 
 test('an answer that arrives while this gateway stalls is read before its wait can end', async () => {
-  // Runs the server in a thread of its own, so that it can answer while this thread stalls.
+  // Run the server in a thread of its own, so that it can answer while this thread stalls.
   const server = new Worker(
     `const { parentPort } = require('node:worker_threads');
    let answer;
@@ -212,7 +212,7 @@ test('an answer that arrives while this gateway stalls is read before its wait c
     tick: (nowMs: number) => {
       if (nowMs - beganMs < 450) return;
       opened.ticker.delete(stalls);
-      // Stalls just before timers run, and therefore also before sockets are read.
+      // Stall just before timers run, and therefore also before sockets are read.
       setImmediate(() => {
         server.postMessage('answer');
         stall(2000);
@@ -255,7 +255,7 @@ test('the clock ticks only while something waits', async () => {
   await until(() => ticks > 2);
   ticker.delete(waiting);
   const after = ticks;
-  // Waits long enough for many ticks, to see that the ticker stands still without work.
+  // Wait long enough for many ticks, to see that the ticker stands still when there is no work.
   await new Promise((resolve) => setTimeout(resolve, 15));
   expect(ticks).toBe(after);
   ticker.add(waiting);

@@ -1,8 +1,8 @@
 /**
- * All connections to nodes, in one pool per address. A pool is opened when it is first used and closed when it has not been
- * used for long. Pools do not limit the number of connections, because slow streams would then starve other requests. Tiers
- * limit the requests in flight instead. Nodes are untrusted, so the size of response heads and the total size of all buffered
- * responses are bounded.
+ * All connections to nodes, in one pool per address. A pool is opened at its first use and closed when it has been unused for
+ * long. Pools do not limit the number of connections, because slow streams would then starve other requests; tiers limit the
+ * requests in flight instead. Nodes are untrusted, so the size of response heads and the total size of all buffered responses
+ * are limited.
  */
 import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
@@ -10,7 +10,7 @@ import { waits } from '../../shared/runtime/waits.ts';
 import { NodeWires } from './node-wires.ts';
 
 export interface NodePoolsOptions {
-  /** Returns the credential with this name, or undefined if this gateway does not have it. */
+  /** Returns the credential with this name, or undefined if this gateway has none of that name. */
   readonly credential: (name: string) => string | undefined;
   /** Time-out in ms for connecting to a node. The default is 2 s. */
   readonly connectMs?: number;
@@ -22,15 +22,15 @@ export interface NodePoolsOptions {
   readonly unusedMs?: number;
 }
 
-/** Pool for a node's address. */
+/** Pool of connections to a node's address. */
 export interface Upstream {
   readonly pool: NodeWires;
-  /** Start of every path: either empty, or a path that begins with a slash and does not end with one. */
+  /** Start of every path at this address: either empty, or with a slash at its beginning but not at its end. */
   readonly pathPrefix: string;
   usedMs: number;
 }
 
-/** Longest idle time of a connection in ms. Engines on uvicorn close idle ones after 5 s; the gateway must do so first. */
+/** Longest idle time of a connection in ms. Must be shorter than the 5 s after which engines on uvicorn close idle ones. */
 const keepAliveMs = 4000;
 /** Maximum time in ms until a credential that has changed on disk takes effect. */
 const credentialMs = 5000;
@@ -75,7 +75,7 @@ export class NodePools {
     return upstream;
   }
 
-  /** Returns the credential with this name, which is cached for a few seconds. */
+  /** Returns the node credential with this name, which is cached for a few seconds. */
   credential(name: string): string | undefined {
     const nowMs = performance.now();
     const known = this.#credentials.get(name);

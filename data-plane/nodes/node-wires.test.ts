@@ -11,7 +11,7 @@ import { NodePools } from './node-pools.ts';
 interface Node {
   readonly url: string;
   readonly sockets: Socket[];
-  /** Text received on each connection. */
+  /** Texts that the node has received, one for each connection. */
   readonly asked: string[];
 }
 
@@ -118,7 +118,7 @@ test('after a few pieces that take long to process, another node gets its turn',
   const calls = Array.from({ length: 40 }, () => start(busy.url));
   const last = start(other.url);
   await until(() => sockets.length === 40 && other.sockets.length === 1);
-  // Sends the other node's answer in the middle, because a busy machine may deliver the last bytes much later.
+  // Send the other node's answer in the middle, because a busy machine may deliver the last bytes much later.
   for (const socket of [...sockets.slice(0, 20), ...other.sockets, ...sockets.slice(20)]) socket.write(whole);
   await until(() => read.length === 41);
   expect(read.indexOf(other.url)).toBeLessThan(15);
@@ -278,7 +278,7 @@ test.each(hangUps)(
       [1, [undefined, '{}'], 3],
       [2, ['lost', ''], 4],
     ] as const) {
-      // Leaves two idle connections behind.
+      // Leave two idle connections behind.
       await Promise.all([ended(call(opened, url)), ended(call(opened, url))]);
       await new Promise((resolve) => setImmediate(resolve));
       hangUpsLeft = hangUps;
@@ -328,7 +328,7 @@ test('a body in pieces, which cannot be sent twice, gets a new connection', asyn
 test('a body in pieces goes out as fast as the connection takes it, and an early answer ends the connection', async () => {
   const large = Buffer.alloc(8_000_000, 'a');
   const reads = await node((socket, text) => {
-    // Answers only after the kernel must have reported the last byte as sent.
+    // Answer only after the kernel must have reported the last byte of the request as sent.
     if (text.endsWith('z')) setTimeout(() => socket.write(whole), 50);
   });
   const taken: number[] = [];

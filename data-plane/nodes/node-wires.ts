@@ -1,7 +1,7 @@
 /**
- * Pool of this gateway's connections to one node. Idle connections are reused, the most recent first, but not for bodies in
- * pieces, which cannot be sent twice. A connection stays idle for one turn of the event loop before it is reused, so that
- * stray bytes after a response are not read as the next response. An idle connection is closed before the node may close it.
+ * Pool of this gateway's connections to one node. Idle connections are reused, the most recent first, except for bodies in
+ * pieces, which cannot be sent twice. A connection must be idle for one turn of the event loop before it is reused, so that
+ * stray bytes after a response are not read as the next response. It is closed before the node may close it.
  */
 import { connect, isIP, type OnReadOpts, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -18,15 +18,15 @@ export interface NodeWiresOptions {
 }
 
 const restingMax = 512;
-/** Number of sweeps over idle connections during the longest idle time. */
+/** Number of sweeps over idle connections during the longest time that a connection may be idle. */
 const looksInRest = 8;
 const probeAfterMs = 60_000;
 
 const readBytes = 64 * 1024;
-/** Buffer into which all connections read. Must not fill its `ArrayBuffer`, or readers may take over the memory. */
+/** Buffer into which all connections read. If it filled its whole `ArrayBuffer`, readers could take over the memory. */
 const shared = Buffer.from(new ArrayBuffer(readBytes + 1), 0, readBytes);
 
-/** Reads from connections in turns that all nodes share equally, so that no node can block the others. */
+/** Reads what has arrived on connections. All nodes get equal turns, so that none can block the others. */
 const readWithinTurn = perProcess(() =>
   boundTurns<{ readonly connection: NodeConnection; readonly host: string }>(
     ({ connection }) => connection.readUnread(),
@@ -73,7 +73,7 @@ export class NodeWires implements NodeConnectionOwner {
     if (this.#isClosing) connection.end();
   }
 
-  /** Stops accepting calls. Resolves when the last call has ended. */
+  /** Stops accepting calls. Resolves when the last call in progress has ended. */
   close(): Promise<void> {
     this.#isClosing = true;
     for (const connection of [...this.#resting, ...this.#ended]) connection.end();

@@ -6,21 +6,21 @@ import type { PromptPlacement } from '../../schemas/records/placements.ts';
 import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 
 export interface PrefixEntry {
-  /** Number of requests with this prefix. Older requests count less. */
+  /** Number of requests with this prefix, of which older ones count less. */
   weight: number;
-  /** Number of the last request that `weight` includes, counted within its group. */
+  /** Number of the last request that `weight` includes. The requests of a group are numbered in order. */
   sequence: number;
   /** Node that last received a prompt that ends with this prefix. */
   node: string | undefined;
   placedMs: number;
 }
 
-/** Number of tenants that are examined to find one that loses an entry. */
+/** Number of tenants that are examined to find the one that must lose an entry. */
 const examinedMax = 8;
 
 export class PrefixTable {
   readonly #entriesMax: number;
-  /** Entries by tenant and prefix. Both maps begin with the least recently used. */
+  /** Entries by tenant and prefix. In both kinds of maps, the least recently used comes first. */
   readonly #owners = new Map<string, Map<number, PrefixEntry>>();
   #size = 0;
 
@@ -40,7 +40,7 @@ export class PrefixTable {
     return this.#owners.get(owner)?.get(prefix);
   }
 
-  /** Empties the table and returns the entries for which a node is known. */
+  /** Empties the table. Returns those entries for which a node is known. */
   takeAll(): PromptPlacement[] {
     const all: PromptPlacement[] = [];
     for (const [owner, entries] of this.#owners)
@@ -50,7 +50,7 @@ export class PrefixTable {
     return all;
   }
 
-  /** Returns the entry and marks it as just used. Creates the entry if necessary. */
+  /** Returns the prefix's entry, which is created if necessary, and marks it as just used. */
   use(owner: string, prefix: number): PrefixEntry {
     let entries = this.#owners.get(owner);
     if (entries === undefined) entries = new Map();

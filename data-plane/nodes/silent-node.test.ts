@@ -16,7 +16,7 @@ const call = `${frame({ delta: { tool_calls: [called] } })}${frame({ delta: {}, 
 const done = 'data: [DONE]\n\n';
 const [comment, ping] = [': keep-alive\n\n', 'event: ping\ndata: {"type":"ping"}\n\n'];
 
-/** Sends a request to a node that calls `answer` once the request has arrived. */
+/** Sends a request to a new node, which calls `answer` once the request has arrived. */
 async function ask(
   answer: (response: ServerResponse) => void,
   settings: Partial<ForwardSettings>,
@@ -64,7 +64,7 @@ test.each(surfaces)(
       node.write(text);
     };
     const { asked, server } = await ask(begin, { betweenEventsMs: 60 }, more, path);
-    // By the fifth sign of life, more time has passed than is allowed between two events.
+    // When the fifth sign of life arrives, more time has passed than is allowed between two events.
     await asked.until(signOfLife.repeat(5));
     node?.end(`${call}${done}`);
     const { clean, text: received } = await asked.answer;

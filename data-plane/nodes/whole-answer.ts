@@ -34,7 +34,7 @@ export class WholeAnswer {
   readonly kind = 'whole';
   readonly #options: WholeAnswerOptions;
   readonly #bytes: ByteCollector;
-  /** Cancels the conversion on the body worker. Undefined for most responses, which are small and need no worker. */
+  /** Cancels the conversion on the body worker. Undefined for small responses, which need no worker. */
   #abort: AbortController | undefined;
 
   constructor(options: WholeAnswerOptions) {
@@ -42,7 +42,7 @@ export class WholeAnswer {
     this.#bytes = new ByteCollector(options.memory, options.bytesMax);
   }
 
-  /** Adds a part of the body. If it does not fit, returns the reason. */
+  /** Adds a part of the response's body. Returns the reason if the part does not fit, otherwise undefined. */
   add(piece: Buffer): NodeFailure | Refusal | undefined {
     if (this.#bytes.add(piece)) return undefined;
     return this.#bytes.isTooLarge
@@ -50,7 +50,7 @@ export class WholeAnswer {
       : memoryRefusal(this.#options.memory.shortage, 'answer');
   }
 
-  /** Converts the response: small ones at once, large ones on the body worker. Fails with a `NodeFailure` or a `Refusal`. */
+  /** Converts a small response at once, a large one on the body worker. Fails with a `NodeFailure` or a `Refusal`. */
   rebuild(): RebuiltAnswer | Promise<RebuiltAnswer> {
     const small = mayBeSmall(this.#bytes.length) ? parseSmallAnswer(this.#bytes.whole()) : 'large';
     if (small === 'large') return this.#rebuildOnWorker();
@@ -58,7 +58,7 @@ export class WholeAnswer {
     return wholeAnswer(small.value, facts, form);
   }
 
-  /** Releases the memory and cancels a conversion that is running. May be called more than once. */
+  /** Releases the response's memory and cancels its conversion if one is running. May be called more than once. */
   release(): void {
     this.#bytes.release();
     this.#abort?.abort(released);

@@ -8,20 +8,20 @@ export class WireFault extends Error {
 
 export interface WireRequest {
   readonly path: string;
-  /** Alternating names and values. Does not include the headers that the connection adds itself. */
+  /** Header fields as alternating names and values, without those that the connection adds itself. */
   readonly headers: string[];
   readonly body: string | BodyPieces;
-  /** Whether the connection must close after this request. */
+  /** Whether the connection must close after this request and its response. */
   readonly isLast: boolean;
   /** Whether the request needs a new connection, even if an idle one is available. */
   readonly isFresh: boolean;
 }
 
-/** Lets a call control the connection that carries it. */
+/** Through this interface, a call controls the connection that carries the call. */
 export interface WireController {
   pause(): void;
   resume(): void;
-  /** Closes the connection. The call receives nothing more from it. */
+  /** Closes the connection. The call receives nothing more from the connection. */
   abort(): void;
 }
 
@@ -30,10 +30,10 @@ export interface WireCall {
   onRequestStart(controller: WireController): void;
   /** Called for the head of the response, and for each interim response (1xx) before it. */
   onResponseStart(status: number, contentType: string): void;
-  /** Called with a part of the body. `chunk` is only valid until the method returns. */
+  /** Called with a part of the response's body. `chunk` is only valid until the method returns. */
   onResponseData(chunk: Buffer): void;
   onResponseEnd(): void;
-  /** Called if a reused connection closes before any byte of the response. The node may never have received the request. */
+  /** Called if a reused connection closes before any byte of the response, so the node may not have got the request. */
   onUnanswered(error: Error): void;
   onResponseError(error: Error): void;
 }
