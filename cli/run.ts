@@ -47,7 +47,7 @@ export async function buildProgram(
   return program;
 }
 
-/** Returns a filter for the modules that a command line needs. Help and unknown names need all, and --version needs none. */
+/** Returns a filter for the modules that a command line needs: all for help and unknown names, none for --version. */
 function neededModules(
   argv: readonly string[],
   program: Command,

@@ -113,7 +113,7 @@ export class AdminClient {
     this.#signal = options.signal ?? new AbortController().signal;
   }
 
-  /** Calls an operation. The input contains the path's parameters and the fields of the query string or the body. */
+  /** Calls an operation. The input contains both the path's parameters and the fields of the query string or body. */
   run<Name extends PlainName>(
     name: Name,
     input?: OperationInput<Name>,
@@ -327,7 +327,7 @@ function isRetryable(failure: unknown): boolean {
   return failure instanceof AdminError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
 }
 
-/** Whether a failed command may still have been executed. After a lost connection or a proxy's 504, nobody can tell. */
+/** Whether a failed command may still have been executed, for example after a lost connection or a proxy's status 504. */
 function isUndecided(failure: unknown): failure is AdminError {
   if (!(failure instanceof AdminError)) return false;
   const { type, status = 0 } = failure;

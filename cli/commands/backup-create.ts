@@ -38,7 +38,7 @@ export interface BackupOptions {
 const dataNames = ['usage.db', 'gateways.db'] as const;
 const lockName = 'lock.db';
 type DataName = Manifest['data'][number]['name'];
-/** Safety margin in ms. A daily file last modified at least this long before the previous backup counts as unchanged. */
+/** Safety margin in ms. A daily file counts as unchanged if it was modified at least this long before the previous backup. */
 const settledMs = 60_000;
 
 export async function createBackup(session: Session, options: BackupOptions, folder: string): Promise<void> {

@@ -4,7 +4,7 @@ import { errorCode } from '../../shared/runtime/error-code.ts';
 import { streamNamed } from '../../shared/runtime/named-file.ts';
 import { CliError } from '../terminal/errors.ts';
 
-/** Maximum length of a line in bytes. It fits the largest commit in base64. */
+/** Maximum length of a line in bytes. It is enough for the largest commit in base64. */
 const lineBytesMax = 4 * 1024 * 1024;
 
 const batchMax = 500;

@@ -67,7 +67,7 @@ export const sinceField = parsedField(
   parseMomentOption,
 );
 
-/** Option for verbs that show a resource. It also shows the version that an open change applies in its waves. */
+/** Option that also shows the version of a resource that the open change applies at the gateways in its waves. */
 export const waveField = flagField(
   '--wave',
   'also show the row that applies at gateways in a wave of the open change',

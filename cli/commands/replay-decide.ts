@@ -114,7 +114,7 @@ function groupByPosition(
   return groups;
 }
 
-/** Folds the log once. Yields each wanted position as soon as the state has reached it. */
+/** Folds the log once. Yields each wanted position when the state has reached it, so that requests can be decided there. */
 async function* foldToPositions(
   session: Session,
   snapshot: Snapshot,

@@ -13,7 +13,7 @@ import { formatRow, noteSilent } from './request-rows.ts';
 const failuresMax = 8;
 const backoffMs = 200;
 const backoffMsMax = 5000;
-/** Time in ms without data after which a connection is abandoned. The control plane sends data every ten seconds. */
+/** Time in ms without data after which a connection is abandoned. A working control plane sends data every ten seconds. */
 const idleMs = 30_000;
 /** Number of request ids that are remembered, so that no request is printed twice. */
 const printedMax = 10_000;

@@ -33,7 +33,7 @@ const unansweredMax = 3;
 const handshakeMsMax = 10_000;
 /** Time in ms after which a socket is terminated if its peer does not respond to the close frame. */
 const closeMsMax = 1000;
-/** Maximum size of a frame in bytes. It is much larger than any event. */
+/** Maximum size of a received frame in bytes. It is much larger than any event. */
 const frameBytesMax = 16 * 1024 * 1024;
 
 /** Prints events until Ctrl-C or, with --until-end, to the log's end. `backoffMs` doubles with each consecutive failure. */

@@ -41,7 +41,7 @@ function parseStackPorts(value: string, before: readonly StackPort[] = []): Stac
 
 const originForm = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@*,]+$/;
 
-/** Parses CORS origins, written as browsers send them. Refuses wildcards and `null`, which would admit unnamed sites. */
+/** Parses CORS origins, written as browsers send them. Refuses wildcards and `null`, which would also admit unknown sites. */
 function parseCorsOrigins(value: string, before: readonly string[] = []): string[] {
   const added = value.split(',').map((text) => {
     const origin = text.trim();

@@ -271,7 +271,7 @@ export function pickShared<Name extends keyof typeof common>(
   return Object.fromEntries(names.map((name) => [name, common[name]])) as Pick<typeof common, Name>;
 }
 
-/** Adds a table of options to a command. Help lists them in this order. */
+/** Adds a table of options to a command. Help lists the options in the order of the table. */
 export function addOptions(
   command: Command,
   table: Readonly<Record<string, ProcessOption<unknown>>>,

@@ -23,7 +23,7 @@ export function fieldLines(fields: unknown): string[] {
     });
 }
 
-/** Converts a stored value for display. Rows store lists as JSON, and times in ms since 1970. */
+/** Converts a stored value for display, because rows store lists as JSON and times in ms since 1970. */
 function displayValue(field: string, value: unknown): unknown {
   if (typeof value === 'number' && field.endsWith('_at')) return new Date(value).toISOString();
   if (typeof value !== 'string' || !/^[[{]/.test(value)) return value;

@@ -58,7 +58,7 @@ function formatSentence(recorded: RecordedEffect): string {
   return `${groupDigits(differ)} of ${what} would be answered differently${part}`;
 }
 
-/** Maximum number of rows shown per table. JSON output contains all of them. */
+/** Maximum number of rows shown per table. JSON output contains all rows. */
 const rowsMax = 20;
 
 function table(out: Renderer, rows: readonly Resource[], columns: View['columns']): Line[] {
@@ -126,7 +126,7 @@ function plural(count: number, what: string): string {
   return count === 1 ? `1 ${what}` : `${groupDigits(count)} ${what}s`;
 }
 
-/** Time in ms to wait for the effect. Gateways have five seconds to send the requests that they recorded. */
+/** Time in ms to wait for the effect. It exceeds the five seconds that gateways have to send their recorded requests. */
 const timeoutMs = 8000;
 
 /** Returns uncoloured notes about a command that is about to be sent, or no notes if it would not change any response. */

@@ -76,7 +76,7 @@ export class Exit extends Error {
   }
 }
 
-/** Creates an error about wrong usage. Nothing has been sent. */
+/** Creates an error about wrong usage, for commands that have not sent anything yet. */
 export function usageError(message: string, next = 'headgate help'): CliError {
   return new CliError(message, { type: 'Usage', next });
 }

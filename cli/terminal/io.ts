@@ -21,7 +21,7 @@ export interface Io {
 /** Returns the streams and settings of this process. */
 export function processIo(): Io {
   const { stdout, stderr, stdin } = process;
-  // A pipe's reader may close it early, as in `headgate events list | head`. This must not change the exit code.
+  // If a pipe's reader closes it early, as in `headgate events list | head`, the exit code must not change.
   for (const stream of [stdout, stderr])
     stream.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EPIPE') throw error;
@@ -46,7 +46,7 @@ export function processIo(): Io {
   };
 }
 
-/** Returns `/` if the user has no home folder. In many containers, HOME and the passwd entry are missing. */
+/** Returns the home folder, or `/` if there is none, because many containers lack both HOME and a passwd entry. */
 function homeOrRoot(): string {
   try {
     return homedir();

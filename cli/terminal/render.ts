@@ -10,7 +10,7 @@ import { ageText, amountText, cellText, printableJson } from './text.ts';
 export interface Column<Row = Resource> {
   readonly heading: string;
   cell(row: Row): unknown;
-  /** Chooses the colour of a cell. The cell's text must also be clear without colour. */
+  /** Chooses the colour of a cell. The cell's text must also be clear without colour, because output may have none. */
   severity?(row: Row): Severity;
   /** Whether the text may be shortened if the table is too wide. JSON and single resources always show all of it. */
   readonly isLong?: boolean;
@@ -55,7 +55,7 @@ export function longColumn<Row = Resource>(heading: string, member: keyof Row & 
   return { ...column<Row>(heading, member), isLong: true };
 }
 
-/** Creates a column with the time since or until a moment. Single resources show the moment itself. */
+/** Creates a column with the time since or until a moment. A resource that is printed alone shows the moment itself. */
 export function ageColumn<Row = Resource>(
   heading: string,
   member: keyof Row & string,

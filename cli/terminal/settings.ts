@@ -161,7 +161,7 @@ function parseContext(document: unknown): Context {
   };
 }
 
-/** Removes a trailing slash and the API's prefix. Errors never quote the address, which may contain a password. */
+/** Removes a trailing slash and the API's prefix. Errors never quote the URL, because it may contain a password. */
 function baseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash)

@@ -3,7 +3,7 @@ import { groupDigits } from '../../schemas/grouped.ts';
 import { printable } from '../../schemas/printable.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 
-/** Formats JSON that is safe to print. JSON itself does not escape U+007F to U+009F or marks of text direction. */
+/** Formats JSON that is safe to print: also escapes U+007F to U+009F and marks of text direction, which JSON allows. */
 export function printableJson(value: unknown, indent?: number): string {
   // Keep line feeds, because they can only be indentation: JSON escapes line feeds in strings.
   return printable(JSON.stringify(value, null, indent), '\n');
@@ -37,7 +37,7 @@ export function formatSome(names: unknown): string {
   return `${cellText(names.slice(0, namesShown))} and ${groupDigits(names.length - namesShown)} more`;
 }
 
-/** Formats the use of a limit as `31 of 60` or `31, no limit`. null means unknown or unlimited. */
+/** Formats a limit's use as `31 of 60` or `31, no limit`. null means that the use is unknown or that there is no limit. */
 export function formatUse(used: unknown, limit: unknown): string {
   const number = typeof used === 'number' ? groupDigits(used) : undefined;
   if (typeof limit !== 'number') return number === undefined ? 'no limit' : `${number}, no limit`;

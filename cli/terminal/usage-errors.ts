@@ -33,7 +33,7 @@ function nextStep(exitCode: ExitCode, command: Command): string {
   return helpCommand(command);
 }
 
-/** Whether the command starts a process. Only the options of such commands have environment variables. */
+/** Whether the command starts a process, because only the options of such commands have environment variables. */
 function isProcess({ options }: Command): boolean {
   return options.some(({ envVar }) => envVar !== undefined);
 }

@@ -4,7 +4,7 @@ import { withExamples } from './examples.ts';
 import type { Io } from './io.ts';
 import { action, type Work } from './session.ts';
 
-/** Headings of the groups in `headgate help`. They are questions that the commands answer. */
+/** Headings of the groups of commands in `headgate help`. Each is a question that the commands of its group answer. */
 export const groups = {
   deployed: 'What is deployed?',
   healthy: 'Is it healthy?',
@@ -44,7 +44,7 @@ export function noun(
   return { command, verb: (signature, text, ...examples) => verb(command, io, signature, text, examples) };
 }
 
-/** Lets a process and a noun share a name, such as `gateway`. Its verbs do not inherit the process's mandatory options. */
+/** Lets a process and a noun share a name (`gateway`). The process's mandatory options do not apply to the noun's verbs. */
 function withVerbs(process: Command): Command {
   const needed = process.options.filter(({ mandatory }) => mandatory);
   for (const option of needed) option.mandatory = false;
