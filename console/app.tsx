@@ -16,7 +16,7 @@ import { Failure, Loading } from './ui/parts.tsx';
 const unknown = signal<ApiFailure | undefined>(undefined);
 const findOutAgainMs = 3000;
 
-/** Determines who is signed in. Only status 401 means that nobody is signed in. After any other failure, tries again. */
+/** Determines who is signed in. Status 401 means that nobody is. After any other failure, tries again. */
 async function findOut(): Promise<void> {
   for (let isBackground = false; ; isBackground = true) {
     const found = await call('me.get', {}, { isBackground }).catch(toFailure);
@@ -30,7 +30,7 @@ async function findOut(): Promise<void> {
   }
 }
 
-/** Returns API responses that were delivered inside the page. A second call returns nothing, so data are then requested. */
+/** Returns API responses that were delivered inside the page, and removes them, so that later reads request current data. */
 function answersOfDocument(): { readonly '/me'?: Person } {
   const block = document.getElementById('answers');
   block?.remove();

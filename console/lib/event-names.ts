@@ -12,7 +12,7 @@ export interface NamedThing {
   readonly name?: string;
 }
 
-/** Kinds of things. A field with one of these names contains the id of a thing of that kind. */
+/** Kinds of things. If a field of an event has one of these names, its value is the id of a thing of that kind. */
 const kinds = ['organisation', 'stack', 'model', 'node', 'tier'] as const;
 
 export function findNamedThings(type: string, data: unknown): NamedThing[] {

@@ -28,7 +28,7 @@ export function tenths(value: number): string {
   return count(Math.round(value * 10) / 10);
 }
 
-/** Formats a day. An instant is shown as its local day. A calendar day (`2026-11-23`) is the same everywhere. */
+/** Formats a day. An instant becomes its day in local time; a calendar day (`2026-11-23`) is the same in every time zone. */
 export function day(text: string | null | undefined): string {
   if (!text) return '–';
   const { dates, calendarDays } = getFormats();

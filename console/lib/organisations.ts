@@ -19,7 +19,7 @@ export function useOrganisations(): readonly NamedOrganisation[] {
   return data?.items ?? me.value?.organisations ?? [];
 }
 
-/** Remembers the names of the given organisations, so that every page can show them. Other names are read one by one. */
+/** Remembers the names of these organisations, so that pages do not have to read the names one by one. */
 export function useKnown(items: readonly NamedOrganisation[] | undefined): void {
   useEffect(() => {
     if (items?.some(({ id, name }) => known.value.get(id) !== name))
@@ -74,7 +74,7 @@ async function readName(id: string): Promise<void> {
     const { name } = await call('organisation.get', { id }, { isBackground: true });
     known.value = new Map([...known.value, [id, name]]);
   } catch (error) {
-    // A removed organisation is shown by its id. After any other failure, the name is read again when it is next shown.
+    // A removed organisation is shown by its id. After any other failure, the name is read again when it is next needed.
     if (toFailure(error).status !== 404) asked.delete(id);
   } finally {
     reads--;

@@ -10,7 +10,7 @@ import type { AddressFilter } from './request-filter.ts';
 import { arrivedSince, type Rows, withArrived, withOlder } from './request-rows.ts';
 
 const firstRows = 200;
-/** Maximum number of rows per second. Nobody can read more, and a browser can still draw them easily. */
+/** Maximum number of rows to add per second. Nobody can read more, and a browser can still draw this many easily. */
 const rowsPerSecond = 100;
 const earlierRows = 1000;
 const openAgainMs = 3000;

@@ -29,7 +29,8 @@ export function go(url: string, options: { readonly replace?: boolean } = {}): v
     if (options.replace) history.replaceState(null, '', url);
     else history.pushState(null, '', url);
   } catch {
-    // Ignore the error: browsers limit the rate of URL changes. The page changes anyway, and the next change fixes the URL.
+    // Ignore the error, because browsers limit how often the URL may change. The page changes anyway, and the next change
+    // fixes the URL.
   }
   const before = location.value.path;
   location.value = parseLocation(new URL(url, window.location.href));

@@ -25,7 +25,7 @@ export function may(command: string, organisation?: string): boolean {
   );
 }
 
-/** Whether the signed-in person has a role. Someone who is not a member of any organisation may not see any data. */
+/** Whether the signed-in person has any role. Without one, they may not see any data. */
 export function hasRole(): boolean {
   const person = me.value;
   return !!person && (person.operator || person.organisations.length > 0);

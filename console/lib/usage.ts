@@ -23,7 +23,7 @@ interface Sums {
 
 const hourMs = 3_600_000;
 
-/** Maximum number of rows to read. The command line can read larger ranges. */
+/** Maximum number of usage rows to read. Larger ranges can be read with the command line. */
 const rowsMax = 500_000;
 
 /** Reads the rows of a range of days as a stream and keeps only their sums. Rejects with ApiFailure. */

@@ -35,7 +35,7 @@ function useWanted() {
   return { filter, before, last: before ?? head, readUpTo };
 }
 
-/** Whether an event that arrives live matches the filter. Events that are read have been filtered by the control plane. */
+/** Whether a live event matches the filter. The control plane filters only the events that are read as a list. */
 function matches({ type, by, data }: ListedEvent, filter: Filter): boolean {
   if (filter.type !== '' && type !== filter.type) return false;
   if (filter.actor !== '' && by !== filter.actor) return false;

@@ -9,7 +9,7 @@ import { Empty, Id, State } from '../ui/parts.tsx';
 /** Placeholder for a model in commands while no model is known. */
 const anyModel = 'MODEL';
 const anyGateway = 'http://127.0.0.1:8080/v1';
-/** Model names that are safe in commands. A node may report any text, which a command could mistake for an option. */
+/** Model names that are safe in commands. A node may report any text, even one that a command mistakes for an option. */
 const modelPattern = /^[A-Za-z0-9][A-Za-z0-9._:/-]*$/;
 
 /** Picks a model for chat. Prefers an installed one; otherwise picks one that a node has loaded. */

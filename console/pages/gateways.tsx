@@ -17,7 +17,7 @@ const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
   STALE: 'bad',
   DIVERGED: 'bad',
 };
-/** Time in seconds without a report after which data about a gateway are out of date. Gateways report about every second. */
+/** Time in seconds without a report after which a gateway's data count as out of date. Gateways report about every second. */
 const silentSeconds = 10;
 
 export function GatewaysPage() {

@@ -44,7 +44,7 @@ interface ProgressProps {
   readonly onClose: () => void;
 }
 
-/** Pause between two requests, in ms. Each request waits at the control plane for up to a second. */
+/** Pause between two requests for confirmations, in ms. Each request waits at the control plane for up to a second. */
 const pauseMs = 100;
 
 function RevocationProgress({ name, position, onClose }: ProgressProps) {

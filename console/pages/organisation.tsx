@@ -100,8 +100,7 @@ function About({ organisation }: { readonly organisation: Organisation }) {
             ),
           State: suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>,
           'Period start': day(usage?.period ?? anchor),
-          // This figure includes the pool, stacks and own nodes. The limits section shows only tokens that count against the
-          // allowance.
+          // This figure includes the pool, stacks and own nodes, but the limits section counts only tokens of the allowance.
           'Usage this period': usage
             ? `${plural(usage.totalTokens, 'token')} in ${plural(usage.requests, 'request')}`
             : '…',

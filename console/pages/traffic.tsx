@@ -23,7 +23,7 @@ const milliseconds = (value: number): string =>
       ? `${count(Math.round(value))} ms`
       : `${tenths(value / 1000)} s`;
 
-/** Card that shows the traffic. While the page shows the past, it is empty, because the control plane keeps only one hour. */
+/** Card that shows the traffic. It is empty for past states, because the control plane keeps traffic for only one hour. */
 export function TrafficCard({ of, more }: { readonly of: TrafficQuery; readonly more?: string }) {
   const { data, failure } = useTraffic(of);
   if (moment() !== undefined) return null;

@@ -5,7 +5,7 @@ import type { TurnFault } from './use-conversation.ts';
 
 type Way = 'sign-in' | 'again' | 'new';
 
-/** Title and remedy for each refusal type. Signing in helps only visitors. */
+/** Title and remedy for each refusal type. The remedy of signing in is offered only to visitors. */
 const kinds: Readonly<Record<RefusalType, readonly [title: string, way?: Way]>> = {
   Unauthorized: ['This key is not accepted'],
   UnsupportedShapeError: ['The playground cannot send this'],

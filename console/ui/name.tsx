@@ -132,7 +132,7 @@ export interface EventSentenceProps {
   readonly event: Pick<ListedEvent, 'by' | 'type' | 'data'>;
 }
 
-/** Sentence about an event. The name of its author (a member, the operator or a process) links to all of their actions. */
+/** Sentence about an event. The author's name (a member, the operator or a process) links to all of the author's actions. */
 export function EventSentence({ event }: EventSentenceProps) {
   return (
     <span class="sentence">

@@ -61,7 +61,7 @@ export function Plot({ name, lines, text }: PlotProps) {
   );
 }
 
-/** Returns the SVG path of a line. The line is interrupted at missing values. A single value becomes a short stroke. */
+/** Returns the SVG path of a line. The line has gaps at missing values. A single value becomes a short stroke. */
 function linePath(values: readonly (number | undefined)[], most: number): string {
   const step = width / Math.max(1, values.length);
   let path = '';
