@@ -38,7 +38,7 @@ import {
 
 const peers = Number(process.env['BENCH_PEERS'] ?? 50);
 const requestsPerSecond = Number(process.env['BENCH_REQUESTS_PER_SECOND'] ?? 1000);
-/** Number of rounds for the idle gateway. Each round measures it both with and without the others' traffic. */
+/** Number of rounds for the idle gateway. Each measures its CPU time both with and without the other gateways' traffic. */
 const rounds = Number(process.env['BENCH_ROUNDS'] ?? 3);
 const counterSeconds = 60;
 const gaugeSeconds = 10;

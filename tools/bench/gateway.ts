@@ -13,7 +13,7 @@ import { body, createTarget, serve, startScript } from './support/served.ts';
 
 const seconds = Number(process.env['BENCH_SECONDS'] ?? 5);
 const rounds = Number(process.env['BENCH_ROUNDS'] ?? 3);
-/** Warm-up of each target before anything is measured. It ends after this number of requests or seconds. */
+/** Warm-up of each target before anything is measured. It ends after this many requests or seconds, whichever comes first. */
 const warmUp = { requests: 40_000, secondsMax: 30 };
 const connections = 64;
 const rate = 1000;
@@ -138,7 +138,7 @@ async function measureStreams({ name, target, pids }: Measurable, count: number)
   };
 }
 
-/** Starts the targets and prepares their requests. A response of 60 words has half a KB; a stream has one event per word. */
+/** Starts the targets and prepares requests. A normal response has 60 words (half a KB); a stream sends an event per word. */
 async function lineUp(
   upstream: { url: string; pid: number },
   nginxPort: number,

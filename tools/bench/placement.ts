@@ -20,13 +20,13 @@ const answerMs = 250;
 const answerTokens = 20;
 const blockTokens = 16;
 const charactersPerToken = 4;
-/** Interval between two reports of a gateway, in ms. Other gateways read a report `lateMs` later. */
+/** Interval between two reports of a gateway, in ms. Other gateways read each report `lateMs` after it was sent. */
 const reportEveryMs = 200;
 const lateMs = 50;
 
 class SimulatedTime {
   nowMs = 0;
-  /** Waiting sleepers, sorted by the time at which they wake up. The earliest is last. */
+  /** Waiting sleepers, sorted by wake-up time, with the earliest last so that it can be popped. */
   readonly #waiting: { readonly atMs: number; readonly go: () => void }[] = [];
 
   sleep(ms: number): Promise<void> {

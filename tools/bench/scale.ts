@@ -138,7 +138,7 @@ const defineNode = (name: string) => {
   return found;
 };
 
-/** Measures the decision to create a key. Most of its cost is counting the keys that its bounds limit. */
+/** Measures the decision to create a key. Most of the cost is counting existing keys, because their number is bounded. */
 function decideCost({ db }: Snapshot): Figures {
   const body = { organisation: 'org-0', name: 'one more', expires: 'never' };
   const context = { nowMs: firstMomentMs, actor: operator, mint: randomBytes };

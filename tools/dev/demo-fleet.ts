@@ -26,7 +26,7 @@ const visitors = {
   total: { requestsPerMinute: 120, concurrency: 8, tokensPerDay: 1_000_000 },
 };
 
-/** Builds the demo fleet over simulated nodes at `urls`. If `agent` is false, the control plane probes the nodes instead. */
+/** Builds the demo fleet over simulated nodes at `urls`. If `agent` is false, nodes have no agents and are probed instead. */
 export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>, agent = false): Fleet {
   const node = (id: DemoNodeId): FleetNode => ({
     id,

@@ -99,7 +99,7 @@ function withUrls(fleet: Fleet, urls: Readonly<Record<string, string>>): Fleet {
   );
 }
 
-/** Starts an agent for each simulated node that is registered with one. Operators may have changed the registrations. */
+/** Starts agents for the simulated nodes that are still registered with one. Operators may have changed registrations. */
 async function startAgents(
   admin: DevAdmin,
   urls: Readonly<Record<string, string>>,

@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path';
 const schemas = ['schemas', 'schemas/events', 'schemas/api', 'schemas/records', 'schemas/admin'];
 const plumbing = [...schemas, 'shared/runtime', 'shared/ids'];
 const log = [...plumbing, 'shared/log/core', 'shared/log'];
-/** Rooms that decisions may import. The log, drivers and servers are not among them. */
+/** Rooms that decisions may import. Decisions must not depend on the log, drivers or servers. */
 const decision = [...plumbing, 'shared/engines', 'shared/snapshot', 'shared/decision'];
 const folded = [...log, 'shared/snapshot', 'shared/usage', 'shared/status', 'shared/limits'];
 

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** Projects, folders and helpers whose failures may be caused by a busy machine. At most `againMax` files run again. */
+/** Projects, folders and helpers whose tests may fail on a busy machine. At most `againMax` failed files run again. */
 const onMachine = ['process', 'kafka', 'browser', 'llamacpp'];
 const fleets = 'test/';
 const waits = /\/support\/until\.ts'/;

@@ -8,7 +8,7 @@ export interface SimError {
   /** Name that the engine itself gives to this type of error, if there is one. */
   readonly type: string;
   readonly param?: string;
-  /** Additional fields beside the message. In llama.cpp's refusals they contain both token counts. */
+  /** Additional fields beside the message, such as the size of the prompt and of the context in llama.cpp's refusals. */
   readonly details?: Readonly<Record<string, unknown>>;
 }
 

@@ -1,6 +1,6 @@
 /** Types and checks for untrusted JSON. Every field is `unknown`, so whoever reads it must check its type. */
 
-/** JSON object from an untrusted source. The named fields are those that more than one file reads. */
+/** JSON object from an untrusted source. Fields are declared by name if more than one file reads them. */
 export interface Loose {
   readonly [field: string]: unknown;
   readonly model?: unknown;

@@ -3,7 +3,7 @@
 export interface Plan {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** Texts to write, in order. A part is never split across several writes. */
+  /** Texts to write, in order. Each is written whole, never split across several writes. */
   readonly parts: Iterable<string>;
   /** Time to wait before the first part, in ms. */
   readonly firstPartMs: number;
