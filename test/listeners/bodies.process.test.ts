@@ -33,7 +33,7 @@ afterAll(async () => {
 });
 
 interface Way {
-  /** Path to which the attack posts. Its handler reads the body before it answers. */
+  /** Path to which the attack posts. The path's handler reads the body before it answers. */
   readonly path: string;
   readonly headers?: (listener: Listener) => readonly string[];
   /** True if the listener refuses a body with an error envelope. */
@@ -242,7 +242,8 @@ describe('while bodies trickle in on every listener', () => {
     answers = Promise.all(names.flatMap((name) => [dripped(name, true), dripped(name, false)]));
   });
 
-  // Only the operator may send these bodies. body-limits.ts measures the cost of checking and comparing a valid body.
+  // Only the operator may send bodies of these shapes. body-limits.ts measures what it costs to check and compare a valid
+  // one.
   test.each(Object.entries(shapes))(
     'the largest body that a replica accepts blocks its event loop for less than half a second: %s',
     async (shape, make) => {

@@ -43,7 +43,7 @@ const model = new Map<string, GatewayRow[]>();
 let log: ControlLog;
 let board: StatusBoard;
 
-/** Returns the nth request of a gateway. Over all n, every value of a member is combined with every value of the others. */
+/** Returns a gateway's nth request. Over all n, every value of each field is combined with every value of the others. */
 function recordOf(n: number, atMs: number): RequestRecord {
   const kind = n % 5;
   const refusal =

@@ -54,7 +54,7 @@ test.each(['member link --org acme --person ana', 'member invite --org acme --ro
     for (const format of ['table', 'json', 'name']) {
       const { code, stdout } = await fleet.cli([...line.split(' '), '--dry-run', '-o', format], env);
       expect(code).toBe(0);
-      // A link's ticket is a long text without spaces.
+      // The output must not contain a sign-in link's ticket, which is a long text without spaces.
       expect(stdout).not.toMatch(/[\w.-]{40,}/);
     }
   },

@@ -437,7 +437,7 @@ describe('doctor finds a fault of listeners:', () => {
       `${code} ${level} ${object}`.trim(),
     );
     expect(levels, run.stderr).toEqual(expect.arrayContaining(['HG8001 warn admin', 'HG2008 fail']));
-    // From now on, each proof is an hour old when it is requested.
+    // From now on, each freshness proof appears an hour old as soon as it is requested.
     writeFileSync(join(fleet.dir, 'fault.clock'), '');
     const stale = await fleet.cli(['doctor', '--only', 'log', '-o', 'json'], env);
     expect(checksIn(stale.stdout), stale.stderr).toContainEqual(

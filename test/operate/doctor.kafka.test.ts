@@ -28,7 +28,7 @@ beforeAll(async () => {
   const [key, publicKey] = [join(fleet.dir, 'key.pem'), join(fleet.dir, 'key.pub')];
   execFileSync('openssl', ['genpkey', '-algorithm', 'ed25519', '-out', key]);
   execFileSync('openssl', ['pkey', '-in', key, '-pubout', '-out', publicKey]);
-  // When this replica starts, the log is not signed yet. Its brokers appear to be of an old release.
+  // This replica starts before the log is signed, and its brokers appear to be of an old release.
   const env = { NODE_OPTIONS: `--import=${planted}`, HEADGATE_TEST_FETCH: '12' };
   unsigned = await fleet.serve('control-plane', 'cp-unsigned', [], env);
   plane = await fleet.serve('control-plane', 'cp', ['--allow-unsigned'], { HEADGATE_SIGNING_KEY: key });

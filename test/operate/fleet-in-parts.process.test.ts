@@ -20,7 +20,7 @@ afterAll(() => Promise.all([fleet.close(), other.close()]));
 
 /** Enough organisations for about seven commits. More would only make the test slower. */
 const organisations = Math.min(10_000, runs({ fast: 3000, full: 3000 }));
-/** Longest wait for the first part of the file, in ms. The file must be parsed, compared and sent before that. */
+/** Longest wait for the first part to be applied, in ms. Before that, the file must be parsed, compared and sent. */
 const partMs = 100_000;
 const file = join(fleet.dir, 'fleet.json');
 const toExport = join(other.dir, 'fleet.json');

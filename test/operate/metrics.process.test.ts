@@ -182,10 +182,7 @@ async function namesOf({ metrics }: { readonly metrics: string }): Promise<strin
   return [...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name as string);
 }
 const own = /^(?:headgate|gen_ai)_/;
-/**
- * Metrics that this fleet does not have. TLS metrics need a certificate, and the others need an agent, a simulated node or an
- * exporter.
- */
+/** Metrics that this fleet does not have, because it has no certificate, agent, simulated node or trace exporter. */
 const elsewhere = /^headgate_(?:tls|trace|agent_(?:attached|sessions_total|engine_up|engine_in_flight)|sim_)/;
 
 test('docs/metrics.md lists exactly the metrics of both planes', async () => {

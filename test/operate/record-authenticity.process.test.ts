@@ -117,7 +117,7 @@ async function answers() {
 const exported = () => askAdmin(plane.ready.admin, '/usage/export?organisation=acme');
 
 const at = new Date().toISOString();
-/** Records that would count if they had a valid MAC. Usage rows name no replica, like those of 0.1 gateways. */
+/** Records that would count if they had a valid MAC. The usage rows name no replica, as rows of 0.1 gateways did. */
 const forged: Readonly<Record<string, () => Buffer>> = {
   [usageTopic]: () => {
     const what = {

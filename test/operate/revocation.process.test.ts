@@ -180,7 +180,7 @@ test('a killed gateway is waited for, across control plane restarts, until an op
   const run = await fleet.revoke(plane, await fleet.key(plane), 30);
   expect([run.code, run.stdout], run.stderr).toEqual([0, expect.stringMatching(/lives +confirmed/)]);
 
-  // Forgetting a gateway that still runs does not hide it. Both the command and the gateway list report it.
+  // A gateway that still runs stays visible after `gateway forget`: both the command and the gateway list report it.
   expect(await fleet.run(plane, 'gateway', 'forget', 'lives', '--yes')).toMatchObject({
     ...{ code: 0, stderr: expect.stringContaining('lives reported in the last ten seconds') },
   });

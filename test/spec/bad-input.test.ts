@@ -263,10 +263,7 @@ test('Garbage: a complete request before it is answered, and then the connection
 /** Blank lines alone are not a request yet. */
 const isBlank = (bytes: Buffer): boolean => /^[\r\n]*$/.test(bytes.toString('latin1'));
 
-/**
- * Whether a client that keeps its connection open gets an answer. A client that closes its side counts as gone and may get
- * none.
- */
+/** Whether the bytes get an answer if the client keeps its side open. A client that closes its side may get none. */
 async function isAnsweredToAStayer(bytes: Buffer): Promise<boolean> {
   const peer = await RawPeer.open({ host: '127.0.0.1', port, tls: false });
   await peer.send(Buffer.concat([bytes, Buffer.from('\r\n\r\n')]));

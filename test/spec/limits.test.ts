@@ -449,7 +449,7 @@ test('Limits 5, Authentication 3, Authentication 8: a gateway without recent pro
   }
 });
 
-/** Interval between freshness proofs, in ms. It gives a test enough time to act right after a proof. */
+/** Interval between freshness proofs, in ms. It is long enough for a test to act between two proofs. */
 const proveMs = 1200;
 
 /** Waits until the gateway's last freshness proof is recent, so that the next is some time away. */

@@ -50,8 +50,8 @@ test('Stack 2: a stack uses the OpenAI-style API unless it is created or switche
   const path = `/stacks/${made.id}/surface`;
   const { value: key } = await fleet.key('acme');
   /**
-   * Sends one request for each API to a stack that serves nothing, and returns the answers. Only for the stack's own API does
-   * the gateway look for a node.
+   * Sends a request of each API to a stack that serves nothing, and returns the answers. The gateway looks for a node only if
+   * the API is the stack's own.
    */
   const spoken = async (): Promise<string[]> => {
     await fleet.settle();

@@ -13,7 +13,7 @@ let minted = 0;
 
 interface Member {
   readonly claimant: Claimant;
-  /** `behind` means that the claimant's records reach the log, but that it reads nothing. */
+  /** `behind` means that the claimant's records reach the log, but that the claimant reads nothing from the log. */
   state: 'live' | 'behind' | 'cut off' | 'suspended';
   read: number;
 }

@@ -6,7 +6,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Names that citations use for the lists of a chapter. A chapter may contain only kinds of lists that have a name here. */
+/** Names that citations use for a chapter's lists. A chapter with a list of a kind that has no name here is an error. */
 interface ChapterLists {
   readonly numbered?: string;
   readonly bullets?: string;

@@ -6,7 +6,7 @@ import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { urlOf } from './listen.ts';
 
-/** The part of the library that is used here. The library has no types of its own. */
+/** Types of the part of the provider library that is used here, because the library has none of its own. */
 interface Library {
   readonly default: new (issuer: string, configuration: object) => { callback(): RequestListener };
 }

@@ -60,7 +60,7 @@ export interface StandOptions {
   readonly gateway?: More | ((plane: Plane) => More);
 }
 
-/** A running fleet. The first item of each list also has a name of its own. */
+/** A running fleet. `plane`, `node`, `gateway` and `key` are the first items of the lists, for tests that need only one. */
 export interface Standing {
   readonly plane: Plane;
   readonly planes: readonly Plane[];
@@ -246,8 +246,8 @@ export async function opened<Fleet extends ProcessFleet>(
 }
 
 /**
- * Returns the value of a metric series, or NaN if the process does not have the series. Labels are given as the process
- * prints them.
+ * Returns the value of a metric series, or NaN if the process does not have the series. `series` must be written exactly as
+ * the process prints it.
  */
 export async function metric(
   { ready }: { readonly ready: { readonly metrics: string } },

@@ -5,7 +5,7 @@ import type { RecordedUsage } from '../../data-plane/usage/rows.ts';
 import type { SegmentLog } from '../../data-plane/usage/segment-log.ts';
 import { append, openUsageLog } from '../../data-plane/usage/usage-log.ts';
 
-/** Returns a row for an organisation's request to the pool. `more` replaces fields. The order of fields is the meter's. */
+/** Returns a row for an organisation's request to the pool, in the meter's order of fields. `more` replaces fields. */
 export function usageRow({ requestId = 'r-1', ...more }: Partial<RecordedUsage> = {}): RecordedUsage {
   return {
     at: '2026-11-21T10:00:00.000Z',
