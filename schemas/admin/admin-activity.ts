@@ -24,12 +24,12 @@ const refusalSchema = z.object({
   /** Id of the newest request that was refused in this way, for use with `headgate explain --request`. */
   lastRequest: z.string(),
 });
-/** Fields that say whether the data about the last hour are complete. */
+/** Fields of each response about the last hour that say whether its data are complete. */
 const knownShape = {
   since: moment,
-  /** Gateways without data, either because they are silent or because their version does not report requests. */
+  /** Gateways without data for the last hour, either because they are silent or because their version reports no requests. */
   unanswered: z.array(z.string()),
-  /** Set if a gateway had more models or keys than it reports separately. */
+  /** Set if a gateway had so many models or keys that it reported some of them only as a sum. */
   partial: z.literal(true).optional(),
   position,
 };
@@ -47,16 +47,16 @@ const fleetActivitySchema = z.object({
   ...knownShape,
 });
 const rate = z.number().min(0);
-/** 50th and 95th percentiles in ms. A value above the largest bound of the gateways' histograms is reported as that bound. */
+/** 50th and 95th percentiles in ms. Values above the largest bound of the gateways' histograms are reported as that bound. */
 const quantilesSchema = z.object({ p50: rate, p95: rate });
 const trafficSchema = z.object({
   stepSeconds: z.int(),
-  /** End of the last time step. Later traffic is omitted, because some gateways have not reported it yet. */
+  /** End of the last time step. Later traffic is omitted, because not all gateways have reported it yet. */
   until: moment,
   /** Time steps, oldest first. Steps without traffic are omitted. */
   steps: z.array(
     z.object({
-      /** Moment at which the step ends. */
+      /** Time at which the step ends. */
       at: moment,
       requestsPerSecond: rate,
       /** Refusals per second, by refusal type. */
@@ -65,13 +65,13 @@ const trafficSchema = z.object({
       tokensPerSecond: rate,
       /** Time from the arrival of the request line to the first byte of a streamed response. */
       firstTokenMs: quantilesSchema.optional(),
-      /** Time that the gateway added to a request before a node received it. */
+      /** Time that the gateway itself took to handle a request before it sent the request to a node. */
       ownTimeMs: quantilesSchema.optional(),
       /** Number of requests in flight at the selected gateway, or at all gateways if none is selected. */
       inFlight: rate.optional(),
     }),
   ),
-  /** Current load of each node, averaged over half a minute. Only responses about the whole fleet contain it. */
+  /** Current load of each node, averaged over half a minute. Absent if the request filters the traffic. */
   nodes: z.array(z.object({ node: id, requestsPerSecond: rate, tokensPerSecond: rate })).optional(),
   ...knownShape,
 });
@@ -84,7 +84,7 @@ const keyUseSchema = z.object({
 export const usageAdjustmentSchema = z.object({
   organisation: id,
   period: z.string(),
-  /** Sum of all manual adjustments in the period. */
+  /** Sum of all manual adjustments of the organisation's usage in the period, in tokens. */
   adjustedTokens: z.int(),
 });
 const usageTotalsSchema = z.object({
@@ -95,7 +95,7 @@ const usageTotalsSchema = z.object({
   totalTokens: count,
   /** Tokens that count against the allowance: those served by the pool, plus manual adjustments. Null for a past period. */
   countedTokens: count.nullable(),
-  /** Sum of the manual adjustments. A negative number means that allowance was given back. */
+  /** Sum of the manual adjustments, in tokens. A negative sum means that allowance was given back. */
   adjustedTokens: z.int(),
   requests: count,
   models: z.array(
@@ -145,7 +145,7 @@ export const activityRows = {
     answer: usageTotalsSchema,
   }),
   'usage.keys': operation(readingRoles, 'Last use of each key, and its requests in the last 24 hours', {
-    /** Uses the query of `GET /keys`, so that a page of either list contains the same keys. */
+    /** Takes the same query as `GET /keys`, so that the same page of both lists contains the same keys. */
     query: pageQuerySchema.omit({ at: true, min: true }),
     answer: z.object({
       items: z.array(keyUseSchema),
@@ -180,7 +180,7 @@ export const activityRows = {
     answer: requestsMessageSchema,
   }),
   'traffic.get': operation(readingRoles, 'Requests, refusals, tokens and times of the last hour', {
-    /** Filters, combined with AND. Only operators may use `gateway` and `node`. */
+    /** Filters on the traffic, combined with AND. Only operators may use `gateway` and `node`. */
     query: z.object({
       organisation: idSchema.optional(),
       stack: stackIdSchema.optional(),

@@ -190,7 +190,7 @@ export const commandRows = {
       bodyKind: 'fleet',
       answer: z.object({
         changes: z.array(fleetChangeSchema),
-        /** Number of changes still to be made, if any. To continue, repeat the call with the same body. */
+        /** Number of changes still to be made, if any. A client continues by repeating the call with the same body. */
         remaining: z.int().min(1).optional(),
         /** Number of commits that the command needs, in the response to a dry run. Absent if one commit is enough. */
         commits: z.int().min(2).optional(),

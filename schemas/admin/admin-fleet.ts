@@ -34,7 +34,7 @@ import {
 import { bodySchemas, pathSchemas } from './commands.ts';
 import { effectRequestSchema, effectSchema } from './effect.ts';
 
-/** Longest wait in seconds. It exceeds the 60 s or so after which a silent gateway that fences counts as confirmed. */
+/** Longest wait in seconds. After about 60 s, which is less, a silent gateway that fences counts as confirmed. */
 const waitSecondsMax = 75;
 const gatewayParams = z.object({ name: z.string().min(1).max(200) });
 
@@ -66,7 +66,7 @@ export const fleetRows = {
       query: commandQuerySchema,
       answer: z.object({
         name: z.string(),
-        /** Number of processes with this name, and number of those that reported in the last ten seconds. */
+        /** Number of the gateway's processes, and number of those that reported in the last ten seconds. */
         ...{ forgotten: z.int().min(0), reporting: z.int().min(0).optional() },
         dryRun: z.literal(true).optional(),
         position,
@@ -121,7 +121,7 @@ export const fleetRows = {
   'decision.explain': operation(readingRoles, 'Explain a decision, recorded or hypothetical', {
     opens: 'question',
     past: true,
-    /** Moment whose state the decision uses. Like every read of the past, this operation accepts it in the URL. */
+    /** Moment whose state the decision uses. It is in the URL, as in every operation that reads a past state. */
     query: z.object({ at: momentInQuery.optional() }),
     body: explainRequestSchema,
     answer: explanationSchema,
@@ -132,7 +132,7 @@ export const fleetRows = {
     query: z.object({
       organisation: idSchema,
       host: z.union([z.literal('shared'), stackIdSchema]).optional(),
-      /** Value that the previous page returned as `next`. */
+      /** Value of `next` in the response with the previous page. */
       after: modelIdSchema.optional(),
       at: momentInQuery.optional(),
     }),

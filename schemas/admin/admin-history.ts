@@ -14,7 +14,7 @@ const position = z.int().min(0);
 const moment = z.string();
 const count = z.int().min(0);
 
-/** Command that undoes a commit or part of a commit. */
+/** Command that undoes a commit or one of its events. */
 const undoCommandShape = {
   method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE']),
   path: z.string(),
@@ -36,7 +36,7 @@ const listedEventSchema = z.object({
   /** Id of the command that wrote the event. */
   command: z.string(),
 });
-/** Value of a column. Hashes of keys and tokens are never included. */
+/** Value of a column. Hashes of keys and tokens are never shown. */
 const cellSchema = z.union([z.string(), z.number(), z.null()]);
 export const rowChangeSchema = z.object({
   action: z.enum(['create', 'change', 'remove']),
@@ -77,9 +77,9 @@ export const historyRows = {
       position,
       /** Position at which the next page begins. Absent on the last page. */
       nextFrom: position.optional(),
-      /** Value of `to` for the next page when listing the newest event first. Absent on the last page. */
+      /** Value of `to` for the next page of a list that begins with the newest event. Absent on the last page. */
       nextTo: position.optional(),
-      /** First position of a truncated history, on the last page only. Only the log contains earlier events. */
+      /** First position that the history still contains, on the last page only. Earlier events are only in the log. */
       historyFrom: position.optional(),
       /** Advice on how to read the events before `historyFrom`. */
       historyNext: z.string().optional(),
@@ -106,7 +106,7 @@ export const historyRows = {
       why: z.string().optional(),
       command: z.string(),
       events: z.array(listedEventSchema),
-      /** Changes that the commit made to rows of the state. */
+      /** Changes to rows of the state that the commit made. */
       changes: z.array(rowChangeSchema),
     }),
   }),
@@ -115,7 +115,7 @@ export const historyRows = {
     params: commitParams,
     answer: z.object({
       of: position,
-      /** Fields of the only command in `commands`. Absent if `commands` contains several. */
+      /** Fields of the command in `commands`, if there is exactly one. Absent if there are several. */
       ...z.object(undoCommandShape).partial().shape,
       /** Commands in the order in which they must run. One command may undo several events. */
       commands: z.array(z.object(undoCommandShape)),
@@ -128,7 +128,7 @@ export const historyRows = {
     query: commandQuerySchema,
     answer: z.object({
       of: position,
-      /** Commands that were run to undo the commit. Empty in the response to a repeated request. */
+      /** Commands that were run to undo the commit. Empty in the response to a repeated request, which runs none. */
       commands: z.array(z.object(undoCommandShape)),
       ...commandOutcomeShape,
     }),
@@ -158,9 +158,9 @@ export const historyRows = {
           next: z.string().optional(),
           /** Documentation page that explains the finding. */
           page: z.string().optional(),
-          /** Number of findings that this entry represents, if more than one. */
+          /** Number of findings that this entry stands for, if more than one. */
           findings: count.optional(),
-          /** Some of the other findings that this entry represents. */
+          /** Some of the other findings that this entry stands for. */
           examples: z
             .array(z.object({ object: z.string().optional(), text: z.string(), next: z.string() }))
             .optional(),

@@ -1,6 +1,6 @@
 /**
- * Schemas of the resources that the admin API returns. They are tolerant, so that clients ignore fields of later versions.
- * Ids are plain strings, because the log also contains ids that only earlier versions accepted.
+ * Schemas of the resources that the admin API returns. They ignore unknown fields, so that clients can read responses of
+ * later versions. Ids are plain strings, because the log also contains ids that only earlier versions accepted.
  */
 import { z } from 'zod';
 import { releaseShape } from '../events/changes.ts';
@@ -32,7 +32,7 @@ const limits = {
 export const organisationSchema = z.object({
   id,
   name: z.string(),
-  /** The organisation's tier. With null, the organisation may not use inference. */
+  /** Tier of the organisation. If it is null, the organisation may not use inference. */
   tier: id.nullable(),
   /** First day of a billing period. */
   anchor: z.string(),
@@ -97,13 +97,13 @@ export const nodeSchema = z.object({
   url: z.string(),
   dialect: dialectSchema,
   credential: z.string().optional(),
-  /** Maps a catalog id to the engine's name for the model, if the two differ. */
+  /** Maps catalog ids to the engine's names for the models. Contains only models whose two names differ. */
   models: z.record(z.string(), z.string()).optional(),
   agent: z.boolean(),
   drained: z.boolean(),
   up: z.boolean(),
   loaded: z.array(z.string()),
-  /** Loaded models that can only rerank, as the engine reports. Absent if there are none. */
+  /** Loaded models that, according to the engine, can only rerank. Absent if there are none. */
   rerankModels: z.array(z.string()).optional(),
   /** Name of the control-plane replica that reports on the node. */
   owner: z.string().optional(),
@@ -111,7 +111,7 @@ export const nodeSchema = z.object({
   reason: z.string().optional(),
   changedAt: moment.optional(),
 });
-/** Node together with the last report of its agent. Only reads of the present state return it. */
+/** Node with the last report of its agent. Only reads of the present state return it. */
 export const liveNodeResourceSchema = nodeSchema.extend(liveNodeSchema.partial().shape);
 export const nodeTokenSchema = z.object({
   id,
@@ -122,16 +122,16 @@ export const nodeTokenSchema = z.object({
 export const logSignerSchema = z.object({
   fingerprint: z.string(),
   publicKey: z.string(),
-  /** Names of the replicas that sign with this key. */
+  /** Names of the control-plane replicas that sign with this key. */
   replicas: z.array(z.string()),
 });
 export const fleetChangeSchema = z.object({
   action: z.enum(['create', 'change', 'remove']),
   kind: z.enum(fleetKinds),
-  /** Id of the changed thing: `<organisation>/<person>` for a member, `pool/<model>` or `<stack>/<model>` for an install. */
+  /** Id of the changed object: `<organisation>/<person>` for a member, `pool/<model>` or `<stack>/<model>` for an install. */
   id: z.string(),
   fields: z.array(z.string()).optional(),
-  /** Values of the changed fields. `before` or `after` is absent if the field has no value on that side. */
+  /** Changed fields with their values. `before` is absent if the change sets the field, `after` if it removes the field. */
   values: z
     .array(z.object({ field: z.string(), before: z.unknown().optional(), after: z.unknown().optional() }))
     .optional(),
@@ -146,7 +146,7 @@ export const gatewayStatusSchema = z.object({
   seenSeconds: z.number(),
   foldVersion: z.int(),
   incarnation: z.string(),
-  /** Id of the log that the gateway follows. Set only if this replica follows a different log. */
+  /** Id of the log that the gateway follows. Set only if this replica follows a different one. */
   log: z.string().nullable().optional(),
   conflict: z.string().optional(),
   ...memberSchemas(shownMembers),
@@ -174,13 +174,13 @@ export const replicaStatusSchema = z.object({
   /** Control planes that are reporting, each with the position up to which it has folded the log. */
   controlPlanes: z.array(z.object({ name: z.string(), applied: position })).optional(),
   skipped: count,
-  /** Fingerprints of the keys whose signatures are accepted. */
+  /** Fingerprints of the keys whose signatures the log accepts. */
   signers: z.array(z.string()),
   /** Fingerprint of the key with which this replica signs. */
   signer: z.string().optional(),
   halted: z.string().optional(),
 });
-/** Current fleet-wide use of one subject's limits. A null use is unknown to this replica, and a null limit is unlimited. */
+/** Current fleet-wide use of one subject's limits. A null use is unknown to this replica. A null limit means unlimited. */
 export const limitUseSchema = z.object({
   /** Organisation that the limits apply to, or null for all visitors together. */
   organisation: id.nullable(),
@@ -202,7 +202,7 @@ export const limitUseSchema = z.object({
       ageSeconds: z.number(),
     }),
   ),
-  /** Limits on gateways that the open change has reached, if they differ from the limits on the other gateways. */
+  /** Limits on the gateways that the open change has reached. Absent if they equal the limits on the other gateways. */
   inWave: z
     .object({
       ...releaseShape,
@@ -239,11 +239,11 @@ export const commandOutcomeShape = {
   position,
   /** Set if there was nothing to change. */
   unchanged: z.literal(true).optional(),
-  /** Warnings about allowed but unusual settings, and about facts that were unknown at the time of the command. */
+  /** Warnings about settings that are allowed but unusual, and about facts that were unknown when the command ran. */
   warnings: z.array(z.string()).optional(),
-  /** Set for a dry run. Nothing was written, and the resource is what the command would have produced. */
+  /** Set for a dry run, which wrote nothing. The response contains the resource as the command would have produced it. */
   dryRun: z.literal(true).optional(),
-  /** Set if a command with this Idempotency-Key had already been run. Values that are shown only once are then omitted. */
+  /** Set if an earlier request with this Idempotency-Key already ran the command. Values shown only once are then omitted. */
   repeated: z.literal(true).optional(),
   next: z.string().optional(),
 };
@@ -256,17 +256,17 @@ export function pageSchema<Item extends z.ZodType>(items: Item) {
   return listSchema(items).extend({
     /** Cursor to pass as `after` for the next page. Absent on the last page. */
     next: z.string().optional(),
-    /** Number of rows on all pages. Absent if a search stopped before the end of a long list. */
+    /** Number of rows on all pages together. Absent if a search stopped before the end of a long list. */
     total: count.optional(),
   });
 }
 
-/** Returns the response schema of a command that returns this resource. */
+/** Returns the response schema for commands that return this resource. */
 export function written<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape>) {
   return resource.extend(commandOutcomeShape);
 }
 
-/** Returns the response schema of a command whose secret is shown once. Dry runs and repetitions omit the secret. */
+/** Returns the response schema for commands that show a secret once. Dry runs and repeated commands omit the secret. */
 export function withSecret<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape>) {
   return resource.extend({ value: z.string().optional(), ...commandOutcomeShape });
 }

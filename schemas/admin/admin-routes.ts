@@ -1,6 +1,6 @@
 /**
- * Method and path of each admin API operation. Paths are relative to the API's prefix. The table is separate from the other
- * declarations, because clients need only these two facts. `schemas/admin/admin.ts` must have an entry for each name.
+ * Method and path of each admin API operation. Paths are relative to the API's prefix. Clients need only this table, so it is
+ * separate from the other declarations. `schemas/admin/admin.ts` must have an entry for each name.
  */
 export const adminRoutes = {
   'document.get': 'GET /openapi.json',

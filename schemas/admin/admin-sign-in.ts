@@ -1,4 +1,4 @@
-/** Admin API operations on the caller's identity and on sign-in links to the console. */
+/** Admin API operations that return who the caller is, and that create sign-in links to the console. */
 import { z } from 'zod';
 import { roleSchema } from '../names.ts';
 import {
@@ -16,7 +16,7 @@ const meSchema = z.object({
   /** Whether the caller is the operator, who may use every command. */
   operator: z.boolean(),
   person: id.optional(),
-  /** Name that the log records as the author of the caller's commands. */
+  /** Name of the caller that the log records as the author of a command. */
   actor: z.string(),
   /** Organisations of the signed-in person, each with the commands that the person's role allows there. */
   organisations: z.array(z.object({ id, name: z.string(), role: roleSchema, commands: z.array(z.string()) })),

@@ -52,11 +52,11 @@ type OperationPart<Name extends OperationName, Part extends string> =
 type Read<Schema> = Schema extends z.ZodType ? z.output<Schema> : undefined;
 type SchemaInput<Schema> = Schema extends z.ZodType ? z.input<Schema> : unknown;
 
-/** Parts of a call after the server has parsed them. A part is undefined if the operation does not have it. */
+/** Parts of a call after the server has parsed them. A part that the operation does not have is undefined. */
 export type OperationParams<Name extends OperationName> = Read<OperationPart<Name, 'params'>>;
 export type OperationQuery<Name extends OperationName> = Read<OperationPart<Name, 'query'>>;
 export type OperationBody<Name extends OperationName> = Read<OperationPart<Name, 'body'>>;
-/** Response of an operation, or one line of its stream. If a repeated command's resource is gone, only its ids remain. */
+/** Response of an operation, or one line of its stream. A repeated command whose resource is gone returns only its ids. */
 export type OperationAnswer<Name extends OperationName> = Read<OperationPart<Name, 'answer'>>;
 
 /** Input of an operation, without the options that a client itself adds to every command (`why`, `force`). */

@@ -1,6 +1,6 @@
 /**
- * Schemas for the bodies and path parameters of the admin API's commands. They are strict, but they check formats only.
- * Whether the named things exist is checked against the state.
+ * Schemas for the bodies and path parameters of the admin API's commands. They refuse unknown fields, but they check only
+ * formats. Whether the named things exist is checked against the state.
  */
 import { z } from 'zod';
 import { daySeconds } from '../durations.ts';
@@ -41,7 +41,7 @@ export const pathSchemas = {
   none: z.strictObject({}),
   id: z.strictObject({ id: idSchema }),
   tier: z.strictObject({ id: tierNameSchema }),
-  /** Id of a tier, or `anonymous` for the visitors. */
+  /** Id of a tier, or `anonymous` for the limits on visitors. */
   tierOrVisitors: z.strictObject({ id: tierIdSchema }),
   model: z.strictObject({ id: modelIdSchema }),
   member: z.strictObject({ id: idSchema, person: personSchema }),
@@ -84,7 +84,7 @@ export const bodySchemas = {
   }),
   setMember: z.strictObject({ role: roleSchema }),
   adjustUsage: z.strictObject({
-    /** Number of tokens to add to the current period's usage. A negative number gives allowance back. */
+    /** Number of tokens to add to the usage in the current period. A negative number gives allowance back. */
     tokens: z.int().min(-1_000_000_000_000).max(1_000_000_000_000),
   }),
   /** Ed25519 public key in SPKI format, either as PEM or as DER in base64. */
@@ -101,7 +101,7 @@ export const bodySchemas = {
   setModel: z.strictObject({
     family: nameSchema,
     weight: weightSchema.optional(),
-    /** If omitted, an existing model keeps its affinity, and a new model gets `prefix`. */
+    /** How prompts that begin alike share nodes. If omitted, an existing model keeps it, and a new model gets `prefix`. */
     affinity: affinitySchema.optional(),
     added: momentSchema.optional(),
   }),
@@ -114,12 +114,12 @@ export const bodySchemas = {
   }),
   setSurface: z.strictObject({ surface: surfaceSchema }),
   registerNode: z.strictObject({ ...nodeShape, place: strictPlaceSchema }),
-  /** Advances the change only if it is still in this wave, because it may have advanced automatically meanwhile. */
+  /** Wave from which to advance the change. The command fails if the change has already moved on, such as by itself. */
   advanceChange: z.strictObject({ inWave: z.int().min(1).optional() }),
   withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
   applyFleet: z.strictObject({
     fleet: declaredFleetSchema,
-    /** Whether to remove what the file omits. Files contain no keys, so keys are removed only with their organisation. */
+    /** Whether to remove what the file omits. Keys are not in files, so they are removed only with their organisation. */
     prune: z.boolean().optional(),
   }),
 };

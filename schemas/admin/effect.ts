@@ -32,17 +32,17 @@ const recordedGroupSchema = z.object({
   operation: z.string().optional(),
   from: answerSchema,
   to: answerSchema,
-  /** Number of requests in the group. If only a sample was decided again, all requests that it stands for count. */
+  /** Number of requests in the group. If only a sample was decided again, all requests that the sample stands for count. */
   requests: count,
-  /** Ids of some of the requests, for `headgate explain --request`. Empty if only traffic reports contain the requests. */
+  /** Ids of some of the requests, for `headgate explain --request`. Empty if all are known only from traffic reports. */
   examples: z.array(requestIdSchema),
 });
 
 const loweredSchema = z.object({
-  /** Organisation whose limit is lowered. Absent for visitors and if several organisations are affected. */
+  /** Organisation whose limit is lowered. Absent if the limit is on visitors or several organisations are affected. */
   organisation: idSchema.optional(),
   organisations: count,
-  /** Set for a limit on visitors: on all of them together if `what` begins with `total.`, otherwise on each one. */
+  /** Set if the limit is on visitors: on all of them together if `what` begins with `total.`, otherwise on each one. */
   visitors: z.literal(true).optional(),
   /** Name of the tier's field that contains the limit. */
   what: z.string(),
@@ -54,29 +54,29 @@ const loweredSchema = z.object({
 });
 
 export const effectSchema = z.object({
-  /** Position of the commit after which the effect was computed. */
+  /** Position of the commit in whose state the effect was computed. */
   position: count,
   /**
    * Effect on the last hour's requests that the present state would serve. Each request is decided again with the command's
-   * events applied. The requests come from the gateways' records or, if a gateway does not respond, from its traffic reports.
-   * Absent if the gateways were not asked.
+   * events applied. The requests come from the gateways' records or, for a gateway that does not respond, from its traffic
+   * reports. Absent if the gateways were not asked.
    */
   recorded: z
     .object({
       /** Start of the time range. It is less than an hour ago if gateways had too many requests to read. */
       since: z.string(),
-      /** Number of requests that were decided again. If fewer than `asked`, each represents several similar requests. */
+      /** Number of requests that were decided again. If it is less than `asked`, each stands for several similar requests. */
       decided: count,
       /** Total number of requests, including those that only traffic reports contain. */
       asked: count,
       differ: count,
       /** Number of requests that are served now but would be refused after the command. */
       refused: count,
-      /** Organisations that would no longer be served at all. */
+      /** Organisations none of whose requests would be served any more. */
       lost: z.array(idSchema),
-      /** Gateways that did not respond or do not store decisions. Their traffic reports are used instead. */
+      /** Gateways that did not respond or do not store decisions, so their traffic reports are used instead. */
       gatewaysSilent: z.array(z.string()),
-      /** Silent gateways without a readable traffic report, so that their requests are unknown. Absent if none. */
+      /** Silent gateways without a readable traffic report, so their requests are unknown. Absent if there are none. */
       gatewaysUnseen: z.array(z.string()).optional(),
       groups: z.array(recordedGroupSchema),
       /** Set if there are more groups than `groups` contains. */

@@ -10,7 +10,7 @@ import { requestFilterShape, requestRowSchema, requestsPerPageMax } from './requ
 const number = z.coerce.number<number>();
 const count = z.int().min(0);
 
-/** Maximum number of sampled decisions, over all gateways together. */
+/** Maximum number of decisions in a sample, summed over all gateways. */
 export const sampledMax = 20_000;
 
 export const gatewayQuerySchema = z.object({
@@ -21,16 +21,16 @@ export const gatewayQuerySchema = z.object({
   slowerThanMs: number.min(0).optional(),
   /** Start of the time range, in ms since 1970. Earlier decisions are left out. */
   sinceMs: number.min(0).default(0),
-  /** Selects only requests that were recorded before the request with this number. */
+  /** Selects only requests that the gateway recorded before the request with this number. */
   before: number.min(0).default(Number.MAX_SAFE_INTEGER),
   limit: number.int().min(1).max(requestsPerPageMax).default(requestsPerPageMax),
   sampled: number.int().min(1).max(sampledMax).default(sampledMax),
-  /** Maximum number of rows per second in a live tail. Further rows are only counted. */
+  /** Maximum number of rows per second in a live tail. The rest are counted but not sent. */
   rowsPerSecond: number.int().min(1).optional(),
 });
 export type GatewayQuery = z.output<typeof gatewayQuerySchema>;
 
-/** Maximum length of a text in a row. Genuine names, types and causes are shorter, so rows with longer texts are dropped. */
+/** Maximum length of a text in a row. Genuine names, types and causes are shorter, so rows with a longer text are dropped. */
 const textMax = 300;
 const hasLongText = (row: object): boolean =>
   Object.values(row).some((value) => typeof value === 'string' && value.length > textMax);
@@ -39,9 +39,9 @@ export const gatewayRowSchema = requestRowSchema
   .omit({ gateway: true, keyName: true })
   .extend({
     at: z.iso.datetime(),
-    /** HTTP status of the response, or 0 if no header was sent, because control planes of version 0.2.0 require a number. */
+    /** HTTP status of the response, but 0 if no header was sent, because control planes of version 0.2.0 need a number. */
     status: z.int(),
-    /** Time at which the request ended, by the gateway's clock. It is used to merge the rows of several gateways. */
+    /** Time at which the request ended, by the gateway's clock. The control plane merges rows of several gateways by it. */
     endedMs: z.number(),
     /** Number of the row in the gateway's records. Absent in a live tail. */
     n: count.optional(),
@@ -54,10 +54,10 @@ export const gatewayPageEndSchema = z.object({
   before: count.optional(),
 });
 
-/** Line that a gateway sends at least every two seconds between the rows of a live tail. */
+/** Line that a gateway sends in a live tail at least every two seconds. `missed` is the number of rows not sent. */
 export const gatewayPulseSchema = z.object({ missed: count });
 
-/** Sampled decision, with the number of requests of its organisation, host and model that it represents. */
+/** Sampled decision, with the number of similar requests (same organisation, host and model) that it stands for. */
 export const gatewaySampledSchema = z.object({ requests: z.number().min(0), decision: decisionRecordSchema });
 export type GatewaySample = z.infer<typeof gatewaySampledSchema>;
 

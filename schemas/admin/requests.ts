@@ -15,10 +15,10 @@ const ms = z.number().min(0);
 
 export const requestRowSchema = z.object({
   request: requestIdSchema,
-  /** Time at which the gateway decided the request, by its own clock. */
+  /** Time at which the gateway decided the request, by the gateway's clock. */
   at: z.string(),
   gateway: z.string(),
-  /** Organisation that the key belongs to. Absent for visitors and unknown keys. */
+  /** Organisation that the request's key belongs to. Absent for visitors and unknown keys. */
   organisation: z.string().optional(),
   key: z.string().optional(),
   /** Current name of the key. It may differ from the name at the time of the request. */
@@ -54,7 +54,7 @@ export const requestListSchema = z.object({
   items: z.array(requestRowSchema),
   /** Opaque cursor for the next page, which contains older requests. Absent on the last page. */
   next: z.string().optional(),
-  /** Gateways whose requests are missing, because the gateways did not respond or do not store decisions. */
+  /** Gateways whose requests are missing from the page, because they did not respond or do not store decisions. */
   silent: z.array(z.string()),
 });
 export type RequestList = z.infer<typeof requestListSchema>;
@@ -65,7 +65,7 @@ export type RequestList = z.infer<typeof requestListSchema>;
  * reopened stream starts again, so identify rows by `request`. An `ended` event means that the session has ended.
  */
 export const requestsMessageSchema = requestListSchema.extend({
-  /** Number of ended requests that exceeded the stream's row limit and were left out. The list of requests contains them. */
+  /** Number of ended requests that the stream left out because of its limit on rows. The list of requests contains them. */
   missed: count.optional(),
 });
 export type RequestsMessage = z.infer<typeof requestsMessageSchema>;
@@ -99,7 +99,7 @@ const limit = numberInQuery.int().min(1).max(requestsPerPageMax).default(request
 export const requestListQuerySchema = z.object({
   ...requestFilterShape,
   limit,
-  /** Cursor that the previous page returned as `next`. */
+  /** Value of `next` in the response with the previous page. */
   next: z.string().min(1).max(12_000).optional(),
 });
 export const requestTailQuerySchema = z.object({

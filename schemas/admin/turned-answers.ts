@@ -1,7 +1,7 @@
 /**
- * Names of the commands that can change the outcome of requests. Terminals and console dialogs first show which requests
- * would be affected. The list omits commands that concern only the log, staged changes, or things that no key or model uses
- * yet.
+ * Names of the commands that can change the outcome of requests. Before they run such a command, the command line and the
+ * console show which requests it would affect. The list omits commands that concern only the log, staged changes, or things
+ * that no key or model uses yet.
  */
 import type { CommandName } from './admin.ts';
 

@@ -10,15 +10,15 @@ export const requestIdSchema = z.string().regex(/^req_[0-9a-f]{32}$/);
 const count = z.number().min(0);
 const ms = z.number().min(0).optional();
 
-/** State of one limit when a request was compared with it. Without `elsewhere`, each gateway counts the limit separately. */
+/** State of one limit when a request was compared with it. Without `elsewhere`, each gateway counts the limit by itself. */
 const limitUseSchema = z.object({
-  /** Use that the deciding gateway has counted itself. */
+  /** Amount of the limit that the deciding gateway itself has counted as used. */
   here: count,
-  /** Use at other gateways, according to the records that the deciding gateway had read from them. */
+  /** Amount used at other gateways, according to the records that the deciding gateway had read from them. */
   elsewhere: count.optional(),
-  /** Use and reservations at other gateways. */
+  /** Amount that other gateways use or have reserved. */
   held: count.optional(),
-  /** Amount that the deciding gateway could still have admitted. */
+  /** Amount that the deciding gateway could still have admitted at that moment. */
   room: count,
 });
 export type SeenLimit = z.infer<typeof limitUseSchema>;
@@ -36,7 +36,7 @@ export const keyFaults = [
   'two different keys',
 ] as const;
 
-/** Phase of the request that produced the response. Only responses from the phase `admission` follow from rules alone. */
+/** Phase in which a request's response was decided. Only responses of the phase `admission` follow from rules alone. */
 const decisionStages = ['admission', 'http', 'body', 'shape', 'usage', 'answer'] as const;
 
 export const decisionRecordSchema = z.object({
@@ -45,7 +45,7 @@ export const decisionRecordSchema = z.object({
   gateway: z.string().max(200),
   /** Gateway's wall clock at the decision, in ms since 1970. */
   at: z.int().min(0),
-  /** Position of the last commit in the gateway's state, which is the commit's `seq`. */
+  /** Number (`seq`) of the last commit in the state that the gateway used. */
   position: z.int().min(0),
   /** Open change whose rows the decision used. Absent if the decision used none. */
   change: z.string().max(64).optional(),
@@ -55,31 +55,31 @@ export const decisionRecordSchema = z.object({
   organisation: z.string().max(64).optional(),
   key: z.string().max(64).optional(),
   header: z.enum(['authorization', 'x-api-key']).optional(),
-  /** Reason why no key was found. */
+  /** Reason why no key was found. Absent if one was found. */
   fault: z.enum(keyFaults).optional(),
-  /** Whether the headers contained something that may be a key. */
+  /** Whether the headers contained something that may be a key, although no key was found. */
   carried: z.boolean().optional(),
   visitor: z.string().max(100).optional(),
   /** Requested model. Absent if the requested name is not a known model, because the text may then be anything. */
   model: z.string().max(200).optional(),
-  /** Upper bound on the number of prompt tokens, which was compared with the limits. `usage` contains the billed tokens. */
+  /** Number of prompt tokens compared with the limits, which is an upper bound. `usage` contains the billed tokens. */
   promptTokensMax: count.optional(),
   /** Former name of `promptTokensMax`, which version 0.2.0 writes and requires. */
   promptTokens: count.optional(),
   /** Lower bound on the number of prompt tokens. Absent if it was not determined. */
   promptTokensLeast: count.optional(),
-  /** Source of the token count: an upper bound computed from the prompt's bytes (`bound`), or a node's count (`node`). */
+  /** Source of the number of prompt tokens: an upper bound from the prompt's bytes (`bound`), or a node's count (`node`). */
   counted: z.enum(['bound', 'node']),
   maxTokens: count.optional(),
-  /** Counters before this request was counted. `windowUsed` and `inFlight` are the limit minus the remaining room. */
+  /** Counters as they were before this request. `windowUsed` and `inFlight` are the limit minus the remaining room. */
   counters: z.object({
     windowUsed: count,
     inFlight: count,
-    /** State of each limit. Absent if the limit did not exist, or if an earlier version recorded the decision. */
+    /** State of each limit. Absent if there was no such limit, or if an earlier version recorded the decision. */
     ...limitUses,
     poolTokens: count,
     freeTurns: count,
-    /** Number of turns that the visitor's network had used on that day. */
+    /** Number of turns that the visitor's network had taken on the day of the request. */
     networkTurns: count.optional(),
     visitors: z.object({ windowUsed: count, inFlight: count, tokens: count, ...limitUses }).optional(),
   }),
@@ -97,7 +97,7 @@ export const decisionRecordSchema = z.object({
   capacity: z.enum(['own', 'pool', 'stack']).optional(),
   node: z.string().max(64).optional(),
   outcome: z.string().max(40).optional(),
-  /** Party that ended the request early, and the reason. */
+  /** Party that ended the request early, with the reason. */
   finish: z.string().max(200).optional(),
   /** Billed tokens of a completed request. */
   usage: z.object({ promptTokens: count, completionTokens: count }).optional(),

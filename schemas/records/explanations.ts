@@ -23,11 +23,11 @@ export const explainRequestSchema = z
     path: z.enum(explainedKinds).default('chat'),
     promptTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).default(1),
     maxTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
-    /** Commit or time whose state is used. If a record is given, defaults to the position in the record. */
+    /** Commit or time whose state is used. The default for a record is the position in the record. */
     at: moment.optional(),
-    /** For a hypothetical request: whether to decide it like a gateway that the open change has reached. */
+    /** Whether to decide a hypothetical request like a gateway that the open change has reached. */
     wave: z.boolean().optional(),
-    /** Second moment at which the request is also explained, for comparison. */
+    /** Second moment at which the request is explained too, so that the two can be compared. */
     diff: moment.optional(),
   })
   .refine(
@@ -56,7 +56,7 @@ const verdictSchema = z.object({
   ...answer,
   /** HTTP status of the response. Absent if no header was sent. */
   status: answer.status.optional(),
-  /** Text of the refusal. For a request that ended early, the text states who ended it, when and why. */
+  /** Text of the refusal. If the request ended early, text that says who ended it, when and why. */
   message: z.string().optional(),
   endedBy: enderSchema.exclude(['deadline']).optional(),
   phase: phaseSchema.optional(),
@@ -87,18 +87,18 @@ export const explanationSchema = z.object({
   at: position,
   gateway: z.string().optional(),
   time: z.string().optional(),
-  /** Detailed cause of a refusal, for operators only. If no model has the requested name, everyone sees it. */
+  /** Detailed cause of a refusal, shown only to operators, except that everyone sees that no model has the requested name. */
   cause: z.string().optional(),
   recorded: verdictSchema.optional(),
-  /** Verdict that this version reaches on the recorded facts. Absent if the request ended before it was decided. */
+  /** Verdict that this version derives from the recorded facts. Absent if the request ended before it was decided. */
   rederived: verdictSchema.optional(),
   same: z.boolean().optional(),
   steps: z.array(explainedStepSchema),
-  /** Step that decided the outcome. If several did, the one whose event is the newest. */
+  /** Step that decided the outcome. If several steps did, it is the one with the newest event. */
   decisive: z.string().optional(),
-  /** Verdict before the decisive step's event took effect. */
+  /** Verdict as it was before the event of the decisive step. */
   before: z.object({ position, ...answer }).optional(),
-  /** Changes, each of which would let the request be served. Each was tried on a copy of the current state. */
+  /** Changes to the state. Each one alone would let the request be served, as was tried on a copy of the state. */
   would: z.array(z.string()),
   assumptions: z.array(z.string()),
   diff: z
@@ -116,7 +116,7 @@ export type Explanation = z.infer<typeof explanationSchema>;
 export type ExplainedStep = z.infer<typeof explainedStepSchema>;
 export type Because = z.infer<typeof becauseSchema>;
 export type ExplainedVerdict = z.infer<typeof verdictSchema>;
-/** Verdict that follows from rules alone. It always has a status. */
+/** Verdict that follows from rules alone, so it always has a status. */
 export type RuledVerdict = ExplainedVerdict & { readonly status: number };
 
 export const explainMatrixSchema = z.object({
@@ -124,7 +124,7 @@ export const explainMatrixSchema = z.object({
     z.object({
       model: z.string(),
       host: z.string(),
-      /** Operation that was explained. For models that can only rerank, this is rerank. */
+      /** Operation that was explained, which is `rerank` for models that can only rerank. */
       path: z.enum(explainedKinds),
       ...answer,
     }),
@@ -134,7 +134,7 @@ export const explainMatrixSchema = z.object({
   position,
 });
 
-/** Recorded decision of a request. `unanswered` lists gateways that did not respond, so their decisions are missing. */
+/** Recorded decision of a request. `unanswered` lists gateways that did not respond, so others may exist there. */
 export const gatewayDecisionSchema = z.object({
   decision: decisionRecordSchema,
   unanswered: z.array(z.string()),

@@ -1,18 +1,18 @@
 /**
- * Members that a gateway reports about itself, one row each. The report's schema, the admin API's responses, the columns of
- * `headgate gateway` and the console's pages are derived from these rows. The console imports this file, so values are
- * described as plain data, which `status.ts` turns into schemas.
+ * Members (fields) of the report that a gateway publishes about itself, one row each. The report's schema, the admin API's
+ * responses, the columns of `headgate gateway` and the console's pages are derived from these rows. The console imports this
+ * file, so values are described as plain data, which `status.ts` turns into schemas.
  */
 
-/** Display of a member. A member whose display is null is only in the report, for programs such as `doctor`. */
+/** Display of a report's member. A member whose display is null is only in the report, for programs such as `doctor`. */
 interface MemberDisplay<Value> {
-  /** Column heading on the command line, which shows the raw value. */
+  /** Heading of the member's column on the command line, which shows the raw value. */
   readonly heading: string;
-  /** Label in the console. Absent if another cell contains the value. */
+  /** Label of the member in the console. Absent if another cell of the page contains the value. */
   readonly term?: string;
   /** Formats the value for the console. */
   text?(value: Value): string;
-  /** Judges whether the value is a good or a bad sign. */
+  /** Returns whether the value is a good or a bad sign. Undefined means that it is neither. */
   tone?(value: Value): 'good' | 'warn' | 'bad' | undefined;
 }
 
@@ -39,11 +39,11 @@ function choice<
   return { kind: 'choice', values, shown } as const;
 }
 
-/** Age of the last freshness proof, in seconds, at which a gateway that fences stops accepting keys. */
+/** Age in seconds of the last proof that its state is fresh, at which a gateway with the policy `fence` stops serving. */
 export const fencedSeconds = 45;
 
 export const gatewayMembers = {
-  /** Behaviour of the gateway without a proof that its state is fresh: `fence` stops serving, `serve` continues. */
+  /** Behaviour of the gateway without a recent proof that its state is fresh: `fence` stops serving, `serve` continues. */
   stalePolicy: choice(['fence', 'serve'], {
     heading: 'WHEN-STALE',
     term: 'When stale',
@@ -51,11 +51,11 @@ export const gatewayMembers = {
   }),
   /** Reason why the gateway has stopped following the log. */
   halted: text(500, { heading: 'HALTED', tone: () => 'bad' }),
-  /** Newest non-critical event that the gateway could not read: its commit, its type and why it was skipped. */
+  /** Newest event that the gateway skipped because it could not read it: its commit, its type and the reason. */
   passedOver: text(300, { heading: 'PASSED-OVER', term: 'Skipped event', tone: () => 'warn' }),
   /** Open change that has reached the gateway. */
   change: text(64, { heading: 'CHANGE', term: 'Change' }),
-  /** Address of the gateway's metrics listener, which also serves the decisions that the gateway stores. */
+  /** Address of the gateway's metrics listener, at which others can also read the decisions that the gateway stores. */
   metrics: text(300, null),
   /** Time at which the TLS certificate of the listeners expires. Absent without TLS. */
   certificateEnds: text(40, null),
@@ -63,7 +63,7 @@ export const gatewayMembers = {
   overstating: texts(50, 64, null),
   /** Nodes that have not responded to any of the gateway's requests for some time. */
   unanswering: texts(50, 64, null),
-  /** Node responses in the last hour with an unusual, ambiguous or unknown format, each with its node and model. */
+  /** Descriptions of node responses in the last hour whose format was unusual, ambiguous or unknown, with node and model. */
   oddForms: texts(50, 500, null),
   /** Whether the process ran out of file descriptors when connecting to a node within the last ten seconds. */
   outOfFiles: yes(null),
@@ -85,7 +85,7 @@ export type MemberValue<Name extends GatewayMember> = Rows[Name] extends {
       Rows[Name]['kind'],
       'choice'
     >];
-/** Values of all members. All are required, so that none is forgotten. Reports omit undefined, false and empty ones. */
+/** One value per gateway member. All are required, so none is forgotten. Reports omit undefined, false and empty values. */
 export type GatewayMembers = {
   readonly [Name in GatewayMember]: MemberValue<Name> | false | undefined;
 };
@@ -96,7 +96,7 @@ export const shownMembers = gatewayMemberNames.filter(
   (name): name is ShownMember => gatewayMembers[name].shown !== null,
 );
 
-/** Returns the named members that have a value to report. */
+/** Returns those of the named members whose value is not undefined, false or empty. */
 export function reportedMembers<Name extends GatewayMember>(
   names: readonly Name[],
   members: { readonly [Each in Name]?: MemberValue<Each> | false | undefined },
@@ -107,7 +107,7 @@ export function reportedMembers<Name extends GatewayMember>(
   return Object.fromEntries(there) as MemberReport<Name>;
 }
 
-/** Member to display, without the type of its value. */
+/** Member to display, without the type of its value, so that members of all types can be handled alike. */
 export interface ShownColumn extends Omit<MemberDisplay<unknown>, 'text' | 'tone'> {
   readonly member: ShownMember;
   readonly isLong: boolean;
@@ -115,7 +115,7 @@ export interface ShownColumn extends Omit<MemberDisplay<unknown>, 'text' | 'tone
   tone(value: unknown): ReturnType<NonNullable<MemberDisplay<unknown>['tone']>>;
 }
 
-/** Members to display, in the order of their rows. */
+/** Members to display, in the order of `gatewayMembers`. */
 export const shownColumns: readonly ShownColumn[] = shownMembers.map((member) => {
   const { kind, shown } = gatewayMembers[member];
   const { heading, term, text: textOf = String, tone } = shown as MemberDisplay<unknown>;

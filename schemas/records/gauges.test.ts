@@ -22,7 +22,7 @@ const record: GaugeRecord = {
   ],
 };
 
-/** Encodes a record without checking any rule, as a faulty writer might. */
+/** Encodes a record as a faulty writer might, without checking that it keeps the rules. */
 function raw(head: object, entries: readonly GaugeEntry[] = record.entries): Buffer {
   const packed = encodeGauges({ ...record, entries });
   const packedHead = packed.readUInt16BE(1);

@@ -6,62 +6,62 @@
  */
 
 export const gaugeEntriesMax = 500;
-/** Maximum length of each list of other processes in a record. */
+/** Maximum length of `ended` and of `silent`, the lists of other processes in a record. */
 const namedMax = 200;
 const textMax = 200;
-/** Id of a process. Ids are generated and are short enough that a head always has room for 400 of them and a name. */
+/** Id of a process. Ids are generated, and are so short that a record's head always has room for 400 of them and a name. */
 const idPattern = /^[\x21-\x7e]{1,64}$/;
-/** Maximum value of a limit, a used amount and a claim. If a tier sets a higher limit, that limit counts as unlimited. */
+/** Maximum value of a limit, of a used amount and of a claim. A higher limit of a tier counts as unlimited. */
 const amountMax = 0xffff_ffff;
 const version = 2;
-/** Number of bytes before the head. */
+/** Number of bytes before the head of a record. */
 const prefixBytes = 5;
 /**
- * Number of bytes that the numbers of an entry take: one bit for `yields`, 47 bits for the window, and 32 bits each for
- * limit, used and claim. The subject comes first, with its length in one byte.
+ * Number of bytes for the numbers of an entry: one bit for `yields`, 47 bits for the window, and 32 bits each for limit, used
+ * and claim. They follow the subject and one byte with the subject's length.
  */
 const numberBytes = 18;
-/** Bit that means `yields`, in the upper 16 bits of the window. */
+/** Bit that stands for `yields`, in the upper 16 of the 48 bits that contain the window. */
 const yieldsBit = 0x8000;
 
-/** Value of `window` for limits on concurrency, which do not depend on a minute. */
+/** Value of `window` for a limit on concurrency, which does not belong to a minute. */
 export const inFlightWindow = 0;
 
 /** Entry for one limit of one subject. Subjects are organisations, networks, and all visitors together. */
 export interface GaugeEntry {
   /** Subject in printable ASCII. */
   readonly subject: string;
-  /** Start of the minute in ms since 1970, or `inFlightWindow` for a limit on concurrency. */
+  /** Start of the minute to which the entry belongs in ms since 1970, or `inFlightWindow` for a limit on concurrency. */
   readonly window: number;
   readonly limit: number;
-  /** Amount that this process has admitted: requests in the minute, or weight in flight. */
+  /** Amount that this process has admitted: number of requests in the minute, or weight in flight. */
   readonly used: number;
-  /** Amount that the process wants to hold. It includes `used`. */
+  /** Amount that the process wants to hold, including `used`. */
   readonly claim: number;
   /** Whether the process has given up its usual share of this limit because another process lacks room. */
   readonly yields?: boolean;
 }
 
-/** Id of another process, and the offset of the last record from that process that the writer has read. */
+/** Id of a process other than the writer, and the offset of the last record that the writer has read from it. */
 export type LastSeen = readonly [process: string, offset: number];
 
 interface GaugeHead {
   readonly process: string;
   /** Name of the gateway, for people to read. */
   readonly name: string;
-  /** Number of the record, which grows with each record of the process. */
+  /** Number of the record, which increases with each record that the process writes. */
   readonly n: number;
   /** Writer's clock in ms since 1970. */
   readonly at: number;
-  /** Log time minus the time by which the writer counts periods, in ms. Absent if the two agree. */
+  /** Log time minus the time by which the writer assigns requests to periods, in ms. Absent if the two agree. */
   readonly leap?: number;
   /** Start of the first minute in which the process counts as a member of the fleet, in ms since 1970. */
   readonly from?: number;
-  /** Offset of the last record that the process has read. Set if it takes all room because it sees no other live process. */
+  /** Offset of the last record that the process has read. Set if the process takes all room, because it sees no other. */
   readonly alone?: number;
-  /** Processes that have been silent for so long that their requests in flight no longer count. */
+  /** Other processes that have been silent for so long that their requests in flight no longer count. */
   readonly ended: readonly LastSeen[];
-  /** Processes that have been silent for so long that they can no longer hold all room. */
+  /** Other processes that have been silent for so long that they can no longer hold all room. */
   readonly silent: readonly LastSeen[];
 }
 
@@ -69,13 +69,13 @@ export interface GaugeRecord extends GaugeHead {
   readonly entries: readonly GaugeEntry[];
 }
 
-/** Encodes a record. Cuts values to the bounds that readers check, because readers ignore a record that exceeds one. */
+/** Encodes a record. Cuts values to the bounds that readers check, because readers ignore records that exceed a bound. */
 export function encodeGauges({ name, entries, ended, silent, ...rest }: GaugeRecord): Buffer {
   const head = Buffer.from(
     JSON.stringify({
       ...rest,
       name: name.slice(0, textMax),
-      // Processes that do not fit here are named in a later record.
+      // Processes that do not fit into this list are named in a later record.
       ...(ended.length > 0 && { ended: ended.slice(0, namedMax) }),
       ...(silent.length > 0 && { silent: silent.slice(0, namedMax) }),
     }),
@@ -96,7 +96,7 @@ export function encodeGauges({ name, entries, ended, silent, ...rest }: GaugeRec
   return value;
 }
 
-/** Decodes a record. Returns undefined if the record has another version, is truncated or exceeds a bound. */
+/** Decodes a record. Returns undefined if it has another version, is truncated or exceeds a bound. */
 export function decodeGauges(value: Uint8Array): GaugeRecord | undefined {
   const bytes = Buffer.from(value.buffer, value.byteOffset, value.byteLength);
   if (bytes.length < prefixBytes || bytes[0] !== version) return undefined;
@@ -145,7 +145,7 @@ function readHead(text: string): GaugeHead | undefined {
   return head;
 }
 
-/** Decodes `count` entries. Returns undefined unless the entries fill the bytes exactly. */
+/** Decodes `count` entries. Returns undefined unless the entries end exactly at the end of `bytes`. */
 function readEntries(bytes: Buffer, from: number, count: number): GaugeEntry[] | undefined {
   const entries: GaugeEntry[] = [];
   let at = from;
@@ -167,7 +167,7 @@ function readEntries(bytes: Buffer, from: number, count: number): GaugeEntry[] |
   return at === bytes.length ? entries : undefined;
 }
 
-/** Reads 16 bits without a bounds check, which would double the time. The caller has checked the whole entry. */
+/** Reads 16 bits without a bounds check, which would double the time. The caller has already checked the whole entry. */
 function uint16At(bytes: Buffer, at: number): number {
   return ((bytes[at] ?? 0) << 8) | (bytes[at + 1] ?? 0);
 }
@@ -176,10 +176,10 @@ function uint32At(bytes: Buffer, at: number): number {
   return ((uint16At(bytes, at) << 16) | uint16At(bytes, at + 2)) >>> 0;
 }
 
-/** Recently read subjects, by a hash of their bytes. Most subjects repeat, and a new string costs more than a look-up. */
+/** Subjects read recently, by a hash of their bytes. Most repeat, and looking one up costs less than creating a string. */
 const subjects: (string | undefined)[] = new Array(0x4000).fill(undefined);
 
-/** Returns the subject at the given bytes, or undefined unless it is printable ASCII. */
+/** Returns the subject between the two positions, or undefined unless it is printable ASCII. */
 function readSubject(bytes: Buffer, from: number, to: number): string | undefined {
   if (from === to || to > from + textMax) return undefined;
   let hash = 0;

@@ -1,26 +1,26 @@
 import { daySeconds } from '../durations.ts';
 /**
- * Records that gateways exchange so that limits hold across the whole fleet. `headgate.gauges` carries requests per minute
- * and weight in flight, and `headgate.counters` carries tokens and turns. Records are cumulative, so a lost, late or
- * duplicate record does no harm once a later one arrives. Neither topic is part of a digest.
+ * Records that gateways exchange so that limits hold across the whole fleet. The topic `headgate.gauges` carries requests per
+ * minute and weight in flight, and `headgate.counters` carries tokens and turns. Records are cumulative, so a lost, late or
+ * duplicate record does no harm once a later one arrives. Digests of the state do not cover these topics.
  */
 
 export const gaugesTopic = 'headgate.gauges';
 export const countersTopic = 'headgate.counters';
 export type LimitTopicName = typeof gaugesTopic | typeof countersTopic;
 
-/** Time for which Kafka keeps the records of each topic, in seconds. */
+/** Time in seconds for which Kafka keeps the records of each topic. */
 export const limitTopicKeepSeconds = {
   [gaugesTopic]: 3600,
   [countersTopic]: daySeconds,
 } as const;
 
-/** Time after which Kafka begins a new segment, in seconds. It must be short, because Kafka removes only whole segments. */
+/** Time in seconds after which Kafka begins a new segment. It is short, because Kafka removes only whole segments. */
 export const limitTopicSegmentSeconds = 600;
 
 export const limitRecordBytesMax = 128 * 1024;
 
-/** Tokens and turns that one replica has completed for a subject in a period. */
+/** Numbers of tokens and turns that one replica has completed for a subject in a period. */
 export type CounterEntry = readonly [subject: string, period: string, tokens: number, turns: number];
 
 /** Cumulative sums of one replica. If two records contain the same subject and period, the larger numbers count. */
@@ -28,21 +28,21 @@ export interface CounterRecord {
   readonly v: 1;
   /** Id of the data folder whose gateway completed the requests, or `rows`. */
   readonly replica: string;
-  /** Process that counted the entries. It stays the same if another process republishes them. */
+  /** Process that counted the entries, even if another process republishes them. */
   readonly process: string;
-  /** Name of the gateway, for people to read. */
+  /** Name of the replica's gateway, for people to read. */
   readonly name?: string;
-  /** Time of publication by the process's clock, in ms since 1970. Use it only to compute ages. */
+  /** Time of publication by the publisher's clock, in ms since 1970. Use it only to compute ages. */
   readonly at: number;
   readonly entries: readonly CounterEntry[];
-  /** Gaps in the usage rows, reported by control planes. The gateway that has the rows resends them from `next` on. */
+  /** Gaps that control planes found in the usage rows. The gateway that has the missing rows resends them from `next` on. */
   readonly gaps?: readonly UsageGapEntry[];
 }
 
 export type UsageGapEntry = readonly [incarnation: string, next: number];
 
 export const counterEntriesMax = 500;
-/** Replica name under which control planes request missing rows, and a restore publishes totals for lost counters. */
+/** Replica name with which control planes request missing usage rows, and a restore publishes totals for lost counters. */
 export const rowsReplica = 'rows';
 /** Subject for all visitors, counted per UTC day. No organisation has this id, because ids cannot contain a colon. */
 export const visitorsSubject = 'visitors:all';
@@ -93,12 +93,12 @@ function isText(value: unknown, pattern: RegExp): value is string {
 
 function isEntry(value: unknown): value is CounterEntry {
   if (!Array.isArray(value) || value.length !== 4) return false;
-  // The entry is read by index, because this function runs for each entry of each record in the fleet.
+  // The entry is read by index, which is faster, because this function runs for each entry of each record in the fleet.
   const list = value as unknown[];
   return isText(list[0], subjectPattern) && isPeriod(list[1]) && isCount(list[2]) && isCount(list[3]);
 }
 
-/** Last period found valid. It is cached because most entries of a record have the same period. */
+/** Last valid period. It is cached because most entries of a record have the same period. */
 let lastPeriod = '';
 
 function isPeriod(value: unknown): boolean {

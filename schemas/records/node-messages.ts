@@ -19,7 +19,7 @@ export const unlistedMax = 20;
 /** Model name as the engine reports it. */
 const servedNameSchema = z.string().min(1).max(200);
 
-/** Progress of loading a model that the agent was asked to load. The entry disappears once the engine serves the model. */
+/** Progress of loading a model, as the control plane requested. The entry disappears once the engine serves the model. */
 const installSchema = z.strictObject({
   model: servedNameSchema,
   state: z.enum(['loading', 'failed']),
@@ -29,17 +29,17 @@ const installSchema = z.strictObject({
   reason: storedNameSchema.optional(),
 });
 
-/** Current facts about a node that the log does not contain. */
+/** Current facts about a node, which are reported live and are not in the log. */
 export const liveNodeSchema = z.object({
   /** Seconds since the agent's last heartbeat. */
   beatSeconds: z.number().min(0),
   inFlight: z.int().min(0).optional(),
   installs: z.array(installSchema).max(installsPerNodeMax).optional(),
-  /** Number of installs that are left out of `installs`. */
+  /** Number of installs that `installs` does not contain. */
   installsOmitted: z.int().min(1).optional(),
-  /** Some of the loaded models that the catalog does not contain. */
+  /** Some of the loaded models that are not in the catalog. */
   unlisted: z.array(servedNameSchema).max(unlistedMax).optional(),
-  /** Whether reports were kept out of the log within the last hour because they were too many or too large. */
+  /** Whether, within the last hour, some of the node's reports were too many or too large to be written to the log. */
   withheld: z.boolean().optional(),
 });
 
@@ -53,12 +53,12 @@ export const agentMessageSchema = z.discriminatedUnion('type', [
     /** Dialect of the engine that the agent detected. Absent until an engine has answered. */
     dialect: dialectSchema.optional(),
     models: z.array(servedNameSchema).max(modelsPerNodeMax),
-    /** Context windows in tokens, by the engine's model name. Models for which the engine reports none are left out. */
+    /** Context window of each model in tokens, by the engine's name. Absent for models whose window is not reported. */
     windows: z
       .record(servedNameSchema, z.int().min(1))
       .refine((windows) => Object.keys(windows).length <= modelsPerNodeMax)
       .optional(),
-    /** Subset of `models` that can accept images. Left out if empty, because 0.1 control planes refuse the field. */
+    /** Subset of `models` that can accept images. Left out if empty, because control planes of 0.1 refuse the field. */
     imageModels: z.array(servedNameSchema).max(modelsPerNodeMax).optional(),
     /** Subset of `models` that can only rerank. Left out if empty, because older control planes refuse the field. */
     rerankModels: z.array(servedNameSchema).max(modelsPerNodeMax).optional(),
@@ -77,7 +77,7 @@ export const controlPlaneMessageSchema = z.discriminatedUnion('type', [
     position: z.int().min(0),
     models: z.array(servedNameSchema).max(modelsPerNodeMax),
   }),
-  /** Confirms that the log contains the departure of the agent. */
+  /** Confirms that the log contains the agent's departure, so the agent may stop. */
   z.strictObject({ type: z.literal('released') }),
 ]);
 
@@ -91,11 +91,11 @@ export type ControlPlaneMessage = z.infer<typeof controlPlaneMessageSchema>;
 export const closeCodes = {
   /** A frame broke the protocol, or there were too many frames. */
   protocol: 1008,
-  /** The replica is shutting down or cannot reach the log. The agent should connect to another replica. */
+  /** The control-plane replica is shutting down or cannot reach the log, so the agent should connect to another one. */
   goingAway: 1001,
-  /** The token belongs to another node or is no longer valid. */
+  /** The agent's token belongs to another node or is no longer valid. */
   refused: 4403,
-  /** Another session or replica has taken over the node. */
+  /** Another session of the agent or another replica has taken over the node. */
   superseded: 4409,
 } as const;
 

@@ -6,7 +6,7 @@
  */
 import { limitRecordBytesMax } from './limits.ts';
 
-/** Placement of a prompt: the tenant whose share of the table it uses, the 53-bit key of its longest prefix, and the node. */
+/** Placement of a prompt: the tenant whose share of the table it uses, the 53-bit key of its longest prefix, and its node. */
 export type PromptPlacement = readonly [sharer: string, key: number, node: string];
 
 export interface PlacementReport {
@@ -18,18 +18,18 @@ export interface PlacementReport {
 }
 
 export const placementsMax = 1000;
-/** Maximum number of nodes in one record. This many nodes with the longest names fill two thirds of a record. */
+/** Maximum number of nodes in one record. With the longest names, this many fill two thirds of the record. */
 const loadsMax = 1000;
 const inFlightMax = 1_000_000;
 const textMax = 64;
 const keyRadix = 36;
 const brace = 0x7b;
 
-/** Maps a sharer and a node to their keys, which are separated by spaces. */
+/** Maps each sharer, and below it each node, to the keys of placed prompts, which are separated by spaces. */
 type KeysByNode = Record<string, Record<string, string>>;
 
 export function encodePlacements({ process, loads, placements }: PlacementReport): Buffer {
-  // The object has no prototype, because an organisation may have the name of an inherited property.
+  // The object has no prototype, because an organisation may have the name of a property that it would inherit.
   const by: KeysByNode = Object.create(null);
   for (const [sharer, key, node] of placements.slice(0, placementsMax)) {
     by[sharer] ??= Object.create(null) as Record<string, string>;

@@ -1,7 +1,7 @@
 /**
- * Table of the facts that a gateway records about a request, with the type, the audience, and the name in each kind of
- * record. Usage rows (for bills), decisions (for explanations), access log lines and spans are all built from this table, so
- * a fact means the same everywhere.
+ * Table of the facts that a gateway records about a request, with each fact's type, its audience, and its name in each kind
+ * of record. Usage rows (for bills), decisions (for explanations), access log lines and spans are all built from this table,
+ * so a fact means the same everywhere.
  */
 import type { DecisionRecord } from './decisions.ts';
 import type { UsageRow } from './usage.ts';
@@ -14,7 +14,7 @@ interface FieldTypes {
   flag: boolean;
   /** Duration in tenths of a millisecond since the request line arrived. */
   tenths: number;
-  /** State of a limit: use and remaining room here and, if gateways share the limit, use and reservations elsewhere. */
+  /** State of a limit: use and remaining room at this gateway and, for a shared limit, use and reservations at others. */
   limit: readonly number[];
 }
 
@@ -25,9 +25,9 @@ type PathIn<Of, Values = FieldTypes[keyof FieldTypes] | { readonly here: number 
     : `${Name}.${PathIn<NonNullable<Of[Name]>>}`;
 }[keyof Of & string];
 
-/** Paths of a decision's fields. Excluded are constant fields (version, gateway) and the former name of a field. */
+/** Paths of a decision's fields, except constant fields (version, gateway) and the former name of a field. */
 type DecisionPath = Exclude<PathIn<DecisionRecord>, 'v' | 'gateway' | 'promptTokens'>;
-/** Names of a usage row's fields. Excluded are fields that the outbox adds. */
+/** Names of a usage row's fields, except those that the outbox adds. */
 type UsageName = Exclude<keyof UsageRow, 'v' | 'incarnation' | 'n' | 'replica'>;
 
 interface Field {
@@ -36,10 +36,10 @@ interface Field {
   readonly seenBy: 'owner' | 'operator';
   readonly usage?: UsageName;
   readonly decision?: DecisionPath;
-  /** Value that a decision contains if the fact is unknown. */
+  /** Value that a decision contains instead of an unknown fact. */
   readonly otherwise?: string | number;
   readonly line?: string;
-  /** Name of the attribute in the request's span, or in the span of the request's part at the node. */
+  /** Name of the fact's attribute in the span of the request. `nodeSpan` is the name in the span of the call to the node. */
   readonly span?: string;
   readonly nodeSpan?: string;
 }
@@ -49,7 +49,7 @@ const hidden = { type: 'text', seenBy: 'operator' } as const;
 const number = { type: 'number', seenBy: 'owner' } as const;
 const flag = { type: 'flag', seenBy: 'owner' } as const;
 const time = { type: 'tenths', seenBy: 'owner' } as const;
-/** Counter for operators only, because it covers more than one organisation or reveals what a tier has left. */
+/** Counter that only operators may see, because it covers several organisations or reveals what a tier has left. */
 const counter = { type: 'number', seenBy: 'operator' } as const;
 const limit = { type: 'limit', seenBy: 'operator' } as const;
 
@@ -90,16 +90,16 @@ const fields = {
     line: 'org_id',
     span: 'headgate.organisation',
   },
-  /** Id of the key. If the key is known, its id is set even for a refused request. */
+  /** Id of the key. It is set even for a refused request, if the key is known. */
   key: { ...text, usage: 'key', decision: 'key', line: 'key_id' },
   header: { ...hidden, decision: 'header' },
-  /** Reason why no key was found. */
+  /** Reason why no key was found. Absent if one was found. */
   fault: { ...hidden, decision: 'fault' },
   carried: { ...flag, decision: 'carried' },
   fenced: { ...flag, decision: 'fenced' },
   outboxFull: { ...flag, decision: 'outboxFull' },
   visitor: { ...hidden, usage: 'visitor', decision: 'visitor' },
-  /** Requested model, if its name may be stored. Any other text may contain a prompt or a misplaced key. */
+  /** Requested model. Only names that may be stored are, because any other text may contain a prompt or a misplaced key. */
   model: {
     type: 'model',
     seenBy: 'owner',
@@ -109,7 +109,7 @@ const fields = {
     nodeSpan: 'gen_ai.request.model',
   },
   stream: { ...flag, line: 'stream', span: 'headgate.stream' },
-  /** Number of prompt tokens that was compared with the limits, which is an upper bound or a node's count. */
+  /** Number of prompt tokens that was compared with the limits. It is an upper bound or a node's count. */
   promptBound: { ...number, decision: 'promptTokensMax', otherwise: 0 },
   promptLeast: { ...number, decision: 'promptTokensLeast' },
   counted: { ...text, decision: 'counted', otherwise: 'bound' },
@@ -139,21 +139,21 @@ const fields = {
   node: { ...hidden, decision: 'node', line: 'node', nodeSpan: 'headgate.node' },
   /** `completed`, or the party that ended the request early. */
   outcome: { ...text, decision: 'outcome' },
-  /** Outcome of the request, and the reason for it. */
+  /** Way in which the request ended, with the reason. */
   finish: { ...hidden, decision: 'finish', line: 'finish' },
   accepted: { ...time, decision: 'ms.accepted' },
   read: { ...time, decision: 'ms.read' },
   shaped: { ...time, decision: 'ms.shaped' },
   decided: { ...time, decision: 'ms.decided' },
   sent: { ...time, decision: 'ms.sent' },
-  /** Time of the first byte of the response. */
+  /** Time until the first byte of the response. */
   begun: { ...time, usage: 'ttftMs', decision: 'ms.begun' },
   end: { ...time, usage: 'durationMs', decision: 'ms.end', otherwise: 0, line: 'duration_ms' },
   windowUsed: { ...counter, decision: 'counters.windowUsed', otherwise: 0 },
   inFlight: { ...counter, decision: 'counters.inFlight', otherwise: 0 },
   poolTokens: { ...counter, decision: 'counters.poolTokens', otherwise: 0 },
   freeTurns: { ...counter, decision: 'counters.freeTurns', otherwise: 0 },
-  // This field and the following ones are recorded only if the limit applied to the request.
+  // This field and the others before `change` are recorded only if their limit applied to the request.
   requests: { ...limit, decision: 'counters.requests' },
   concurrency: { ...limit, decision: 'counters.concurrency' },
   networkTurns: { ...counter, decision: 'counters.networkTurns' },
@@ -174,20 +174,20 @@ const fields = {
 type Fields = typeof fields;
 type Kind = 'usage' | 'decision' | 'line' | 'span' | 'nodeSpan';
 type NamesIn<Of extends Kind> = Extract<Fields[keyof Fields], { readonly [Each in Of]: string }>[Of];
-/** Fields in the schemas of decisions and usage rows that this table lacks. There must be none. */
+/** Fields of decisions and usage rows that this table lacks. The type of `requestFields` ensures that there are none. */
 type Forgotten = Exclude<DecisionPath, NamesIn<'decision'>> | Exclude<UsageName, NamesIn<'usage'>>;
 
 export const requestFields: [Forgotten] extends [never] ? Fields : Forgotten = fields;
 
-/** Names of the facts that are known when any request ends: all facts except those that only usage rows contain. */
+/** Names of the facts that are recorded when a request ends: all except those that only usage rows contain. */
 export type RecordedName = {
   [Name in keyof Fields]: Exclude<Kind, 'usage'> & keyof Fields[Name] extends never ? never : Name;
 }[keyof Fields];
 export type RecordedValue<Name extends RecordedName> = FieldTypes[Fields[Name]['type']] | undefined;
 
-/** Recorded facts of a request, in the order of the table. */
+/** Recorded facts of a request, in the order of the table `fields`. */
 export type RecordedRequest = readonly (FieldTypes[keyof FieldTypes] | undefined)[];
-/** Field in one kind of record, with its index in the recorded request and its name in the record. */
+/** One field of a kind of record: its name there, and the index of its value in a `RecordedRequest`. */
 export interface RecordColumn {
   readonly at: number;
   readonly name: string;

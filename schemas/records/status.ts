@@ -34,7 +34,7 @@ function memberSchema(row: GatewayMemberRow): z.ZodType {
   }
 }
 
-/** Returns the schemas of the named members of a gateway's report. Each member is optional. */
+/** Returns the schemas of the named members of a gateway's report, each of them optional. */
 export function memberSchemas<Name extends GatewayMember>(names: readonly Name[]) {
   const schemas = names.map((name) => [name, memberSchema(gatewayMembers[name]).optional()]);
   return Object.fromEntries(schemas) as { [Each in Name]: z.ZodOptional<z.ZodType<MemberValue<Each>>> };
@@ -44,20 +44,20 @@ export const statusSchema = z.object({
   v: z.literal(1),
   name: nameSchema,
   kind: z.enum(['gateway', 'control-plane']),
-  /** Random id of this start of the process. It distinguishes two processes with the same name. */
+  /** Random id of this run of the process. It distinguishes two processes with the same name. */
   incarnation: incarnationSchema,
   /** Number of the report within its incarnation, starting at 1. Readers use it to ignore a replayed older report. */
   n: z.int().min(1),
-  /** Id of the locked data folder, and how often it was opened. A higher number proves that the earlier process has ended. */
+  /** Id of the locked data folder, and number of times it was opened. A higher number proves that earlier users ended. */
   folder: z.object({ id: z.string().min(1).max(64), start: z.int().min(1) }).optional(),
-  /** Wall clock of the reporting process, only for people to read. The clocks of two processes are never compared. */
+  /** Wall-clock time of the process, for people to read. Programs never compare the clocks of two processes. */
   at: z.string().max(40),
   log: z.string().nullable(),
-  /** Value of `seq` in the last folded commit. */
+  /** Number (`seq`) of the last folded commit. */
   applied: z.int().min(0),
   digest: z.string().max(64),
   foldVersion: z.int(),
-  /** Age of the last proof of freshness when the report was written, in seconds. It is null before the first proof. */
+  /** Age of the last proof of freshness in seconds, when the report was written. It is null before the first proof. */
   freshSeconds: z.number().nullable(),
   /** Members that gateways report. Control planes report `halted`, too. */
   ...memberSchemas(gatewayMemberNames),
@@ -67,15 +67,15 @@ export const statusSchema = z.object({
   nodes: z.record(z.string().max(64), liveNodeSchema).optional(),
   /** Number of nodes that are left out so that the record does not grow too large. */
   nodesOmitted: z.int().min(1).optional(),
-  /** Traffic since an earlier report. It is untyped, so that a fault in it does not make the whole report unreadable. */
+  /** Traffic since an earlier report. Its format is not checked here, because a fault in it must not spoil the report. */
   traffic: z.unknown().optional(),
-  /** Whether the rows contradict their digest. If they do, the process does not accept any key that they contain. */
+  /** Whether the state's rows contradict their digest. If so, the process accepts none of the keys in these rows. */
   diverged: z.boolean().optional(),
-  /** Whether the process has ended cleanly. If it has, nothing waits for its confirmation. */
+  /** Whether the process has ended cleanly. If so, nobody needs to wait until it confirms a position. */
   stopped: z.boolean().optional(),
 });
 
-/** Status report whose name may be one that only earlier versions accept. Revocations must still wait for such a gateway. */
+/** Status report that also allows names that only earlier versions accept, because revocations wait for such gateways too. */
 export const rememberedStatusSchema = statusSchema.extend({ name: z.string().min(1).max(200) });
 
 /** Silent gateways, republished so that the topic never loses them, and forgotten gateways with their last report's `n`. */

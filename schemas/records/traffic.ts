@@ -1,19 +1,19 @@
 /**
- * Traffic that a gateway has counted over some seconds, as part of its status report. Use it for plots and pages only, never
- * for bills or limits. Readers treat it as hostile input and accept either all of it or nothing.
+ * Traffic that a gateway has counted over some seconds, as part of its status report. It is only for plots and pages, and
+ * never for bills or limits. Readers treat it as hostile input and accept either all of it or nothing.
  */
 import { z } from 'zod';
 
-/** Maximum number of rows in a report, one per organisation, stack and model. Any further traffic is summed in `rest`. */
+/** Maximum number of rows in a report, one per organisation, stack and model. The rest of the traffic is summed in `rest`. */
 export const trafficRowsMax = 500;
-/** Maximum size of a report as JSON, in bytes. With long names, a report has room for fewer separate rows. */
+/** Maximum size of a report in bytes, as JSON. If names are long, fewer rows than `trafficRowsMax` fit into it. */
 export const trafficBytesMax = 100_000;
-/** Maximum number of stack keys that a report counts separately. */
+/** Maximum number of keys whose requests to stacks a report counts separately. */
 export const trafficCallersMax = 500;
-/** Maximum number of nodes that a report counts separately. */
+/** Maximum number of nodes whose requests a report counts separately. */
 export const trafficNodesMax = 200;
 
-/** Upper bounds of the histogram's buckets in ms. One more bucket counts everything above. */
+/** Upper bounds in ms of a histogram's buckets. One more bucket counts all larger values. */
 export const ownTimeBounds = [0.5, 1, 2, 5, 10, 50, 250, 1000] as const;
 export const firstTokenBounds = [20, 50, 100, 250, 500, 1000, 2500, 5000, 10_000] as const;
 
@@ -21,7 +21,7 @@ const count = z.int().min(0);
 /** Latest time that a Date can represent, in ms since 1970. */
 const msMax = 8.64e15;
 const name = z.string().min(1).max(200);
-/** Number of values in each bucket. Empty buckets at the end are left out. */
+/** Number of values in each bucket of a histogram. Empty buckets at the end are left out. */
 const histogram = z.array(count).max(16);
 
 const refusedSchema = z.object({
@@ -41,7 +41,7 @@ const trafficSumsSchema = z.object({
   promptTokens: count.optional(),
   completionTokens: count.optional(),
   refused: z.record(z.string().max(64), refusedSchema).optional(),
-  /** Time that the gateway added to a request before a node received it. */
+  /** Time that the gateway itself took to handle a request before it sent the request to a node. */
   ownTime: histogram.optional(),
   /** Time from the arrival of the request line to the first byte of a streamed response. */
   firstToken: histogram.optional(),
@@ -64,24 +64,24 @@ const trafficCallerSchema = z.object({
   requests: count,
 });
 
-/** Requests that a node answered in full or in part. There are no refusals, because nodes do not refuse requests. */
+/** Requests that a node answered in full or in part. Refusals are absent, because nodes do not refuse requests. */
 const trafficNodeSchema = trafficSumsSchema.omit({ refused: true }).extend({ node: name });
 
 const trafficReportSchema = z.object({
   v: z.literal(1),
-  /** Start of the interval in ms since the process started. It replaces earlier reports that start at or after this time. */
+  /** Start of the interval, in ms since the process started. Replaces earlier reports that start at or after this time. */
   fromMs: count,
   toMs: count,
   /** Number of requests in flight at the end of the interval. */
   inFlight: count,
   rows: z.array(trafficRowSchema).max(trafficRowsMax),
-  /** Sum of the traffic that `rows` does not contain. */
+  /** Sum of the traffic for which `rows` has no row. */
   rest: trafficSumsSchema.optional(),
-  /** Number of requests to stacks, by key and surface. */
+  /** Number of requests to stacks, for each stack, key and surface. */
   callers: z.array(trafficCallerSchema).max(trafficCallersMax).optional(),
   /** Number of requests to stacks with keys that `callers` does not contain. */
   otherCallers: count.optional(),
-  /** Requests at the busiest nodes. Requests at other nodes are counted only in `rows`. */
+  /** Requests at the busiest nodes only. Those at other nodes are counted only in `rows`. */
   nodes: z.array(trafficNodeSchema).max(trafficNodesMax).optional(),
 });
 
@@ -116,7 +116,7 @@ export function addTraffic(sums: TrafficSums, more: TrafficSums): void {
 
 export type Refusals = z.infer<typeof refusedSchema>;
 
-/** Returns the sum of both counts, with the newest request of the two. */
+/** Returns the sum of two counts of refusals, with the newer of their last requests. */
 export function addRefused(before: Refusals | undefined, refused: Refusals): Refusals {
   if (before === undefined) return { ...refused };
   const newest = before.lastAtMs > refused.lastAtMs ? before : refused;

@@ -10,9 +10,9 @@ import { daySchema, idSchema, modelIdSchema, momentSchema, stackIdSchema } from 
 
 export const usageTopic = 'headgate.usage';
 export const usagePartitions = 12;
-/** Number of days for which a control plane keeps each completed request by default. It equals the topic's retention. */
+/** Default number of days for which a control plane keeps each completed request. It equals the topic's retention. */
 export const usageKeepDaysDefault = 35;
-/** Retention of the topic in seconds. It is 35 days, which is longer than any billing period. */
+/** Retention of the usage topic in seconds. It is 35 days, so it exceeds the longest billing period. */
 export const usageKeepSeconds = usageKeepDaysDefault * daySeconds;
 export const usageRecordRowsMax = 500;
 /** Maximum number of tokens of one kind in one row, so that sums of rows remain exact numbers. */
@@ -27,12 +27,12 @@ const envelope = { incarnation: z.uuid(), n: z.int().min(1).max(Number.MAX_SAFE_
 const shape = {
   v: z.literal(1),
   ...envelope,
-  /** Time at which the request was completed, in log time as far as the gateway knows it. */
+  /** Time at which the request was completed, by the log's clock as far as the gateway knows it. */
   at: momentSchema,
   /** Organisation that sent the request, or null for an anonymous visitor. */
   organisation: idSchema.nullable(),
   visitor: idSchema.optional(),
-  /** First day of the billing period at `at`. It is stored, because the organisation's anchor may change later. */
+  /** First day of the billing period that contains `at`. It is stored, because the organisation's anchor may change later. */
   period: daySchema.nullable(),
   draw: capacitySchema,
   model: modelIdSchema,
@@ -47,7 +47,7 @@ const shape = {
   durationMs: millisecondsSchema.optional(),
   /** Keyed hash of the visitor's network. Only visitors' rows contain it. */
   network: idSchema.optional(),
-  /** Set if the node did not report token counts and they were therefore estimated from bytes. */
+  /** Set if the node reported no token counts, so that they were estimated from the numbers of bytes. */
   estimated: z.literal(true).optional(),
   requestId: z
     .string()
@@ -68,7 +68,7 @@ function hasOneOwner({ organisation, visitor, period, draw }: RowOwner): boolean
 }
 
 export const usageRowSchema = z.strictObject(shape).refine(hasOneOwner, 'must have one owner');
-/** Line of the usage export. It contains the row, and the key's name at the time of the export. */
+/** Line of the usage export, which contains the row and the name that the key had at the time of the export. */
 export const usageLineSchema = z
   .strictObject({ ...shape, keyName: z.string().optional() })
   .refine(hasOneOwner, 'must have one owner');
@@ -89,7 +89,7 @@ export interface ReadUsageRow {
   readonly row?: UsageRow;
 }
 
-/** Parses one row of a record. Returns undefined if the row is invalid. Never throws. */
+/** Parses one row of a record. Returns undefined if it is invalid. Never throws. */
 export function readUsageRow(value: unknown): ReadUsageRow | undefined {
   const { data: row } = readerSchema.safeParse(value);
   const { data: head } = row === undefined ? envelopeSchema.safeParse(value) : { data: row };
@@ -101,8 +101,8 @@ export function readUsageRow(value: unknown): ReadUsageRow | undefined {
 }
 
 /**
- * Parses a row that was stored as JSON. Returns undefined if the row is no longer valid. Never throws. Only the fields that
- * readers rely on are checked, because an earlier version may have accepted other names.
+ * Parses a row that was stored as JSON. Returns undefined if the row is no longer valid. Never throws. Checks only the fields
+ * that readers rely on, because an earlier version may have accepted other names.
  */
 export function readKeptRow(body: string): UsageRow | undefined {
   try {
@@ -158,7 +158,7 @@ export function readUsageRecord(raw: Uint8Array): ReadUsageRecord {
   return { rows, junk: values.length - rows.length };
 }
 
-/** Returns the partition for the rows of an incarnation. It never changes, so that the rows keep their order. */
+/** Returns the partition for an incarnation's rows. It never changes, so that the rows of an incarnation stay in order. */
 export function usagePartition(incarnation: string, partitions: number): number {
   return Number.parseInt(incarnation.slice(0, 8), 16) % partitions;
 }

@@ -1,5 +1,5 @@
 /**
- * Derives the verdict on a request from its recorded facts, including facts that version 0.2.0 recorded. The access log,
+ * Derives the verdict on a request from its recorded facts, including those that version 0.2.0 recorded. The access log,
  * metrics, records, lists and explanations all use this file, so they never disagree.
  */
 import { z } from 'zod';
@@ -8,7 +8,7 @@ import { z } from 'zod';
 export const outcomeSchema = z.enum(['served', 'refused', 'ended']);
 export type RequestOutcome = z.infer<typeof outcomeSchema>;
 
-/** Party that ended a request early. `deadline` means that the gateway did so because the node was too slow. */
+/** Party that ended a request early. `deadline` means that the gateway ended it because the node was too slow. */
 export const enderSchema = z.enum(['client', 'node', 'deadline', 'gateway']);
 export type Ender = z.infer<typeof enderSchema>;
 
@@ -22,7 +22,7 @@ export interface VerdictFacts {
   /** Outcome of the request: `completed`, or `ended by …` with the party that ended it. */
   readonly outcome?: string | undefined;
   readonly status?: number | undefined;
-  /** Times at which limits and routing were decided, and at which the response began. */
+  /** Times until limits and routing were decided and until the response began, in ms since the request line arrived. */
   readonly ms: { readonly decided?: number | undefined; readonly begun?: number | undefined };
 }
 
