@@ -53,7 +53,7 @@ export class NodeAgent {
     await this.link.leave();
     if (this.engine.view.inFlight === undefined) return;
     const until = performance.now() + timeoutSeconds * 1000;
-    // Requests that were sent just before the node left may not appear in the engine's count yet.
+    // Requests sent just before the node left may not appear in the engine's count yet, so wait before reading it.
     await sleep(Math.min(2000, timeoutSeconds * 1000));
     while (performance.now() < until && (this.engine.view.inFlight ?? 0) > 0) await sleep(drainPollMs);
   }

@@ -84,7 +84,7 @@ async function* parseLines(parts: AsyncIterable<string>): AsyncGenerator<PullLin
     rest += part;
     if (rest.length > lineCharactersMax && !part.includes('\n'))
       throw new Error('the engine sent an endless line');
-    // Splits only when a line is complete, because splitting after every part would be slow if a line arrives byte by byte.
+    // Collects parts until a line is complete, because splitting after every part is slow if lines arrive byte by byte.
     if (!part.includes('\n')) continue;
     const lines = rest.split('\n');
     rest = lines.pop() ?? '';

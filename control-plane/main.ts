@@ -107,7 +107,7 @@ async function serve(
     { board, ...nodes, drain, connections },
     closers,
   );
-  // Runs before the listener closes the agents' sockets, so that agents that are sent away do not count as lost.
+  // Runs before the listener closes the agents' sockets, because agents whose sockets are simply closed count as lost.
   closers.add(() => nodes.agents.stop());
   const changes = new StagedWatch({
     ...{ name, snapshot, writer, board, traffic: replica.traffic },

@@ -180,7 +180,7 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
         .type('text/plain; charset=utf-8')
         .send('the pages are not built; run: npm run build\n');
     const isPage = pagePaths.test(path);
-    // Pages are served without waiting for the log. A page without embedded responses only loads more slowly.
+    // A page is served even before past ends of sessions are known. Without embedded responses, it only loads more slowly.
     const hasAnswers = isPage && !path.startsWith('/sign-in') && ended.isReady();
     const answers = hasAnswers && (await firstAnswers(app, request));
     const file = answers

@@ -1,7 +1,7 @@
 /**
- * Limits how often browsers that return from the identity provider can cause calls to it. Uses are limited per sign-in and
- * not per address, because everyone behind a proxy shares one address. A use is counted before the call. One address may have
- * at most half of the concurrent calls, so that it cannot lock out others.
+ * Limits how often browsers that return from the identity provider can cause calls to it. Calls are limited per sign-in and
+ * not per address, because everyone behind a proxy shares one address. A call is counted before it is made. One address may
+ * have at most half of the concurrent calls, so that it cannot lock out others.
  */
 import { Tally } from '../state/tally.ts';
 

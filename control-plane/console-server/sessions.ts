@@ -191,7 +191,7 @@ export class Sessions {
     });
   }
 
-  /** Writes events and counts them against the share of the actor who signs in or out, not of the commit's author. */
+  /** Writes events and counts them against the queue share of the actor who signs in or out, not of the commit's author. */
   async #write(of: Actor, by: string, events: () => readonly KnownEvent[]): Promise<void> {
     await this.#options.writer.writeOfSession(of, { id: randomUUID(), by }, events);
   }

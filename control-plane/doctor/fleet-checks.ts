@@ -8,7 +8,7 @@ import { hasOtherFold, otherFoldText } from './machine-checks.ts';
 const fencesSeconds = 45;
 const freshWarnSeconds = 20;
 const silentWarnSeconds = 10;
-/** Clock difference in seconds that counts as a failure. It is more than drift, and keys expire at the wrong time. */
+/** Clock difference in seconds that counts as a failure. It is too large for drift, and keys expire at the wrong time. */
 const clockFailSeconds = 3600;
 
 /** Describes what happens to a gateway whose freshness proof has this age. */
@@ -33,7 +33,7 @@ function silentNext({ name }: Gateway): string {
 }
 
 const ofGateways = defineChecks(({ gateways }) => gateways);
-/** Builds checks that are skipped while this replica cannot read reports, because silence proves nothing then (HG2012). */
+/** Builds checks that are skipped while this replica cannot read reports (HG2012), because silence then proves nothing. */
 const ofReadGateways = defineChecks(({ gateways, log }) =>
   log?.hasReports === false ? undefined : gateways,
 );

@@ -153,7 +153,8 @@ export class History implements HistoryAccess {
       onFault: fail,
       onCommits: () => {
         if (snapshot.divergedAt === null) return;
-        // A new file was folded by this build alone, so if a checkpoint contradicts it, another build wrote that checkpoint.
+        // This build alone has folded a new file, so a checkpoint that contradicts it comes from another build and is
+        // ignored.
         if (isNew) snapshot.overrideCheckpoint();
         else fail(new HistorySpoiled(`it differs from the checkpoint at ${snapshot.divergedAt}`));
       },

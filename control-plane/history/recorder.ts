@@ -46,12 +46,12 @@ export class HistoryRecorder implements FoldObserver {
     this.#ownerOfStack = db
       .prepare<[string], string>('SELECT organisation FROM stack WHERE id = ?')
       .pluck() as Statement<[string], string>;
-    // After a rollback this value would be wrong, so the file is then reopened.
+    // If a transaction is rolled back, this value no longer matches the file, so the file is then reopened.
     this.#clockMs = Number(db.prepare('SELECT max(clock_ms) FROM history_commit').pluck().get() ?? 0);
   }
 
   event({ seq, by, events }: Commit, index: number): void {
-    // If an event is folded again, the transaction in which it was folded before was rolled back.
+    // If an event is folded again, the transaction that folded it before was rolled back, so collect its changes anew.
     if (seq !== this.#seq || index <= this.#index) this.#begin(seq);
     this.#index = index;
     const stored = events[index];
@@ -181,7 +181,7 @@ class VersionTable {
     this.#insertKey = db.prepare(`INSERT OR IGNORE INTO key_${name} VALUES (${places(this.#key.length)})`);
   }
 
-  /** Ends the previous version and adds the new one. Returns the row's key as text. */
+  /** Ends the row's previous version and adds the new one. Returns the row's key as text. */
   write(seq: number, before: TableRow | undefined, after: TableRow | undefined): string {
     const row = (after ?? before) as TableRow;
     const key = this.#key.map((column): SqlValue => row[column] ?? null);

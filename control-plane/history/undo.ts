@@ -45,7 +45,7 @@ export function checkUnchanged({ subjects }: CommitInverse, now: Database, posit
   }
 }
 
-/** Creates the error. `of` is the event without an inverse, if the commit has several events. */
+/** Creates the error for a commit that cannot be undone. `of` is the event without an inverse, if the commit has several. */
 function noInverse(position: number, reason: string, of?: StoredEvent): CommandError {
   const why = of === undefined ? reason : `${of.type}: ${reason}`;
   return new CommandError('Conflict', `commit ${position} has no inverse: ${why}`, {

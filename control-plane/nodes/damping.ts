@@ -17,7 +17,7 @@ export interface DampingState {
   readonly upSinceMs: number | undefined;
 }
 
-/** Returns the initial state, derived from the log. A node that was reported down must first stay up for a time. */
+/** Returns the initial state, derived from the log. A node that was reported down is reported up only after some uptime. */
 export function resumeDamping(
   reportedUp: boolean | undefined,
   dampSecondsMin = nodeIntervals.dampSecondsMin,
@@ -25,7 +25,7 @@ export function resumeDamping(
   return { reportedUp, dampSeconds: reportedUp === false ? dampSecondsMin : 0, upSinceMs: undefined };
 }
 
-/** Adds one observation. `reportedUp` of the result is the health that the log should contain. */
+/** Adds one observation of whether the node is up. `reportedUp` of the result is the health that the log should contain. */
 export function observe(
   before: DampingState,
   up: boolean,

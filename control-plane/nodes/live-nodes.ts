@@ -1,6 +1,6 @@
 /**
- * Finds the last report of a node's agent. It comes from the session here, or from the owning replica's status report, which
- * is at most two seconds older.
+ * Finds the last report of a node's agent. It comes from this replica's session with the agent, or from the owning replica's
+ * status report, which is at most two seconds older.
  */
 import type { LiveNode } from '../../schemas/records/node-messages.ts';
 import type { StatusBoard } from '../gateways/status-board.ts';

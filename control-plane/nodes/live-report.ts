@@ -1,4 +1,4 @@
-/** Limits the live state of nodes that a replica keeps, because its texts come from agents. Omitted entries are counted. */
+/** Limits the live state of nodes that a replica keeps, because untrusted agents send it. Counts the entries left out. */
 import type { Beat, LiveNode } from '../../schemas/records/node-messages.ts';
 
 /** Maximum number of installs kept per node. The first failed loads show the cause, so more would add nothing. */
@@ -40,7 +40,7 @@ export interface NodesReport {
   readonly nodesOmitted?: number;
 }
 
-/** Builds the report. It includes every attached node first, then installs and unlisted models as far as space remains. */
+/** Builds the report on a replica's nodes: first every attached node, then installs and unlisted models as space permits. */
 export function buildNodesReport(live: ReadonlyMap<string, LiveNode>): NodesReport {
   const nodes: Record<string, LiveNode> = {};
   let bytes = 0;

@@ -80,7 +80,7 @@ export function down(reason: string | undefined): Health {
   return { up: false, models: [], windows: {}, imageModels: [], rerankModels: [], reason };
 }
 
-/** Whether the health in the log differs from this one. Ignores names that do not belong in the log. */
+/** Whether the health in the log differs from the given health. Ignores names that do not belong in the log. */
 export function differs(node: NodeRow, health: Health, isKnown: (name: string) => boolean): boolean {
   if ((node.up === 1) !== health.up) return true;
   if (!health.up) return node.changed_at === null;

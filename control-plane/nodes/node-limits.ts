@@ -29,7 +29,7 @@ export class NodeLimits {
   #damped: DampingState | undefined;
   #withheldMs = Number.NEGATIVE_INFINITY;
 
-  /** Adds one observation. `reportedUp` of the result is the health that the log should contain. */
+  /** Adds an observation of whether the node is up. `reportedUp` of the result is the health that the log should contain. */
   observe(row: NodeRow, up: boolean): DampingState {
     this.#damped = observe(this.#damped ?? resumeDamping(lastReportedUp(row)), up, performance.now());
     return this.#damped;

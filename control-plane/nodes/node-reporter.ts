@@ -163,7 +163,7 @@ export class NodeReporter {
   }
 }
 
-/** Returns the end of the slice that begins at `from`. A slice contains at least one report. */
+/** Returns the end of the slice of reports that begins at `from` and fits one commit. It contains at least one report. */
 function sliceEnd(reports: readonly (readonly [string, PendingReport])[], from: number): number {
   let bytes = 0;
   let to = from;

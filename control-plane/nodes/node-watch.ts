@@ -54,7 +54,7 @@ export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
     logger.warn({ nodes }, 'nodes reported more than the log accepts from one node; the excess is withheld'),
   );
   const prober = new NodeProber({ reporter, liveness, isHalted, credential, withheld, logger, intervals });
-  // If the fold has stopped, heartbeats cannot be compared with the log.
+  // If the fold has stopped, heartbeats cannot be compared with the log, so nothing can be reported.
   const canReport = (): boolean => publisher.acknowledgedWithin(cutOffMs) && !isHalted();
   const agents = new AgentSessions({
     ...{ reporter, liveness, snapshot, canReport, credential, intervals, withheld, logger },

@@ -1,4 +1,4 @@
-/** Decides when this replica may take a node from another replica. Contending replicas must not do so at each scan. */
+/** Decides when this replica may take a node from another, so that contending replicas do not take it at every scan. */
 import { BoundedMap } from '../../shared/runtime/bounded-map.ts';
 
 /** Minimum time in ms between two takeovers of a node by this replica. It doubles while another replica contends. */

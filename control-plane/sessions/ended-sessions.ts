@@ -107,7 +107,7 @@ export class EndedSessions {
     return this.#endedAt(`${kind} ${subject}`) !== undefined;
   }
 
-  /** Whether all sessions of this person were ended after the position at which the given session began. */
+  /** Whether all sessions of this person were ended by a commit after `position`, at which the session in question began. */
   hasPersonEnded(person: string, position: number): boolean {
     return (this.#endedAt(`person ${person}`) ?? 0) > position;
   }
@@ -141,7 +141,7 @@ export class EndedSessions {
   }
 
   #take(commits: readonly Commit[]): void {
-    // Limits the time. Otherwise a fast clock would make this process forget an ended session, and accept it again later.
+    // Limits the time used for expiry. Otherwise a fast clock would make this process forget that a session has ended.
     const nowMs = Math.min(this.#removal.limit(wallClockMs()), Date.parse(commits.at(-1)?.at ?? ''));
     for (const { seq, at, events } of commits)
       for (const event of events) {

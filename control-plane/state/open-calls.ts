@@ -18,7 +18,7 @@ interface Bounds {
 
 export const openCallBounds = {
   stream: { what: 'streams of pages', perCaller: 50, total: 1000, forOperators: 100 },
-  /** Event tails that programs follow. Each tail has a buffer. */
+  /** Event tails that programs follow. Their number is limited, because each tail has a buffer. */
   tail: { what: 'tails of events', perCaller: 20, total: 100, forOperators: 50 },
   /** Every distinct query makes each gateway send rows. A gateway accepts at most 128 queries from all replicas. */
   follow: { what: 'streams of requests', perCaller: 10, total: 60, forOperators: 30 },
