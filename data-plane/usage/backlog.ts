@@ -2,17 +2,17 @@
  * Tracks the usage rows of this process that are not on disk yet. While the files are behind, new requests wait. They are
  * refused if the database has stored no row for `waitingMsMax`, or if too many rows wait for it.
  */
-/** New requests wait if this many rows are in no file yet, or if no row has reached a file for this time in ms. */
+/** New requests wait if so many usage rows are in no file yet, or if no row has reached a file for so many ms. */
 const unkeptRows = 1_000;
 const unkeptMs = 350;
-/** New requests wait if a power cut could lose this many rows, or if none has reached the database for this time in ms. */
+/** New requests wait if a power cut could lose so many rows, or if none has reached the database for so many ms. */
 const unwrittenRows = 4_000;
 const unwrittenMs = 2_000;
-/** Number of rows outside the database at which requests are refused. Requests in flight can still be recorded. */
+/** Requests are refused if so many rows are not in the database yet. Requests in flight can still be recorded. */
 const waitingRowsMax = 5_000;
 /** Requests are refused if the database has stored no row for this time in ms. */
 const waitingMsMax = 3_000;
-/** Time in ms after `waitingMsMax` during which a delayed message from the worker may still arrive. */
+/** Time in ms that the worker's message about a stored row may take to arrive, in addition to `waitingMsMax`. */
 const stateGraceMs = 100;
 
 interface CatchUp {
@@ -21,23 +21,23 @@ interface CatchUp {
 }
 
 export class Backlog {
-  /** Number of rows recorded so far. */
+  /** Number of rows that this process has recorded so far. */
   recorded = 0;
   readonly #monotonicMs: () => number;
-  /** Number of rows that are in a file, so that they are not lost when the process ends. */
+  /** Number of these rows that are in a file, so that they are not lost when the process ends. */
   #kept = 0;
-  /** Time at which the oldest row that is in no file was recorded, or at which a row last reached a file. */
+  /** Time when a row last reached a file, or when the oldest row in no file was recorded, whichever is later. */
   #unkeptSinceMs = 0;
-  /** Number of rows that the database has counted or refused. */
+  /** Number of these rows that the database has counted or refused. */
   #durable = 0;
-  /** Time at which the oldest row outside the database was recorded, or at which a row last reached it. */
+  /** Time when a row last reached the database, or when the oldest row outside it was recorded, whichever is later. */
   #waitingSinceMs = 0;
-  /** Start of the last wait that was too long, and the time at which this was first noticed. */
+  /** Start of the database's last delay that was too long, and the time at which this delay was first noticed. */
   #late: { readonly sinceMs: number; readonly seenMs: number } | undefined;
   /** Whether the worker reports that it cannot take more rows. `#workerFullSinceMs` says since when. */
   #isWorkerFull = false;
   #workerFullSinceMs = Number.POSITIVE_INFINITY;
-  /** Promise that all waiting requests share. Undefined while none is waiting. */
+  /** Promise that all waiting requests share, or undefined while no request waits. */
   #caughtUp: CatchUp | undefined;
 
   constructor(monotonicMs: () => number) {
@@ -52,7 +52,7 @@ export class Backlog {
     return waiting > 0 && this.#isLate();
   }
 
-  /** Returns true if the files keep up. Otherwise, resolves when they do, or when `isFull` refuses requests. */
+  /** Returns true if the files keep up with the rows. Otherwise, resolves when they do, or when requests are refused. */
   awaitMeterCapacity(): true | Promise<void> {
     if (!this.#isBehind() || this.isFull) return true;
     this.#caughtUp ??= this.#wait();
@@ -66,7 +66,7 @@ export class Backlog {
     this.recorded++;
   }
 
-  /** Must be called when this many of the process's rows are in the row log. */
+  /** Must be called when the first `rows` rows of this process are in the row log. */
   onKept(rows: number): void {
     if (rows <= this.#kept) return;
     this.#kept = rows;
@@ -85,7 +85,7 @@ export class Backlog {
     this.#releaseIfCaughtUp();
   }
 
-  /** Whether the database has stored nothing for too long. Allows some time for a delayed message from the worker. */
+  /** Whether the database has stored no row for too long. Allows some time for the worker's message to arrive. */
   #isLate(): boolean {
     const nowMs = this.#monotonicMs();
     const sinceMs = this.#waitingSinceMs;
@@ -104,12 +104,12 @@ export class Backlog {
     return nowMs - this.#waitingSinceMs > unwrittenMs;
   }
 
-  /** Creates the promise that all waiting requests share. It resolves a little after `isFull` must have been decided. */
+  /** Creates the promise that all waiting requests share. It resolves, at the latest, after `isFull` has become true. */
   #wait(): CatchUp {
     let resolve = (): void => undefined;
     const promise = new Promise<void>((done) => {
       let late = setTimeout(() => {
-        // Call this now, so that the grace period begins. The second timer fires after the grace period.
+        // This call starts the grace period for the worker's message. The second timer ends after the grace period.
         this.#isLate();
         late = setTimeout(() => this.#release(), 2 * stateGraceMs);
       }, waitingMsMax);

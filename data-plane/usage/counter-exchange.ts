@@ -1,7 +1,7 @@
 /**
- * Exchanges counters with the other gateways. Publishes what the outbox has counted, when gateway-counters.ts says so, and
- * reads what the others publish. Nothing waits for the topic. While the topic is unreachable, a gateway continues with the
- * counters that it has.
+ * Exchanges counters with the other gateways. Publishes the outbox's counters when gateway-counters.ts says so, and reads the
+ * other gateways' counters. Nothing waits for the topic: while it is unreachable, a gateway continues with the counters that
+ * it has.
  */
 import { hourMs } from '../../schemas/durations.ts';
 import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/records/limits.ts';
@@ -17,9 +17,9 @@ import { GatewayCounters } from '../limits/gateway-counters.ts';
 import type { Outbox } from './outbox.ts';
 import type { AccountLimit } from './worker-messages.ts';
 
-/** Time in ms after its last record for which another gateway counts as live. */
+/** Time in ms for which another gateway counts as live after its last record. Live gateways publish one every hour. */
 const liveMs = 1.1 * hourMs;
-/** Maximum time in ms to read the topic before the first record is published, and to publish what is left when stopping. */
+/** Maximum time in ms to read the topic before the first record is published, and to publish the rest when stopping. */
 const catchUpTimeoutMs = 3_000;
 const drainTimeoutMs = 1_000;
 
@@ -61,7 +61,7 @@ export class CounterExchange {
     this.feed = new CounterFeed({
       ...{ topic, copy, state, logger, process: outbox.incarnation },
       read: (record, nowMs) => this.#read(record, nowMs),
-      // Publish everything again, because earlier records may be lost.
+      // Publish all counters again, because the log may have lost earlier records.
       onRestart: () => this.#publishAllSoon(),
       onEnded: (keys) => this.#forget(keys),
     });
@@ -86,12 +86,12 @@ export class CounterExchange {
     return live.length + 1;
   }
 
-  /** Stores the limits of the accounts that the next rows belong to. They determine when the counters are published. */
+  /** Stores limits of the accounts whose rows come next. A counter near its limit is published sooner. */
   onLimits(limits: readonly AccountLimit[]): void {
     for (const [key, limit] of limits) this.#limits.set(key, limit);
   }
 
-  /** Publishes the remaining counters, for at most a second, and stops. */
+  /** Publishes the counters that are left, for at most a second, and stops. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await within(this.#publishRest(), drainTimeoutMs);
@@ -116,7 +116,7 @@ export class CounterExchange {
   #read(record: CounterRecord, nowMs: number): number {
     const { outbox, logger, onChanged, onGaps } = this.#options;
     const isOwn = record.replica === outbox.ledger.replica;
-    // Count waiting rows first, under the present replica id, because a conflict would replace the id.
+    // Count waiting rows first, while this replica id is still valid, because a conflict replaces the id.
     if (isOwn) outbox.flush();
     const { changed, dropped, conflict } = this.#counters.read(record, nowMs);
     if (conflict !== undefined) {
@@ -143,7 +143,7 @@ export class CounterExchange {
   }
 
   #everything(nowMs: number): CounterRecord[] {
-    // Randomise the time, so that gateways do not all publish everything at once.
+    // Choose the time at random, so that gateways do not all publish all their counters at once.
     this.#everythingAtMs = nowMs + hourMs * (0.9 + Math.random() * 0.1);
     return this.#counters.everything(this.feed.logNow());
   }

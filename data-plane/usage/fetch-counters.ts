@@ -9,9 +9,9 @@ import { type CounterRecord, limitRecordBytesMax, readCounterRecord } from '../.
 import type { CounterState } from '../../shared/limits/counters.ts';
 import { httpGet } from '../../shared/runtime/http-get.ts';
 
-/** Maximum time in ms to wait for the head of a response, and for each further part. */
+/** Maximum time in ms to wait for the head of a response, and then for each part of its body. */
 const silentMsMax = 10_000;
-/** Maximum time in ms for one response. After that, the next control plane is tried, and finally the topic is read. */
+/** Maximum time in ms for one response. After that, the next control plane is tried. The topic itself is read last. */
 const fetchMsMax = 60_000;
 const bytesMax = 512 * 1024 * 1024;
 
@@ -57,7 +57,7 @@ function restore(state: CounterState, { replica: id, process, name, at, entries 
   state.restore({ id, process, name, ownMs: at, anyMs: at }, entries);
 }
 
-/** Splits a body into lines. Throws as soon as a line or the whole body exceeds its bound, even without a line break. */
+/** Splits a response's body into lines. Throws as soon as a line or the whole body is too long, even before a line break. */
 async function* linesWithin(body: AsyncIterable<Buffer>): AsyncIterable<string> {
   const decoder = new StringDecoder('utf8');
   let bytes = 0;

@@ -8,7 +8,7 @@ export function keepAside(paths: readonly string[], nowMs: number): string[] {
   });
 }
 
-/** Copies a file that must also stay in its place. */
+/** Copies a file whose rows cannot be billed but which must also stay in its place. */
 export function keepCopy(path: string, nowMs: number): string {
   copyFileSync(path, nameOf(path, nowMs));
   return nameOf(path, nowMs);

@@ -71,7 +71,7 @@ function writerFor(start?: LogStart, onError?: (error: Error) => void): UsageWri
   closers.push(() => writer.close());
   return writer;
 }
-/** Returns a meter whose worker does nothing. */
+/** Returns a meter whose usage worker does nothing. */
 function meterAlone({ writer = writerFor(), ...more }: Partial<MeterOptions> = {}): Meter {
   return new Meter({ post: () => undefined, writer, ...more });
 }
@@ -525,7 +525,7 @@ test('after an event-loop stall the meter reads the worker state before it repor
   for (let stall = 1; stall <= 3; stall++) {
     meter.record(completed());
     nowMs += 5_000;
-    // The worker's message arrived during the stall but has not been read yet when a request of the stall is answered.
+    // The worker's message arrives during the stall, but a request of the stall ends before the message is read.
     expect(meter.isFull).toBe(false);
     await meter.sendRows();
     meter.onEvent({ kind: 'state', taken: stall, unshipped: stall, isFull: false, ...noRecords });

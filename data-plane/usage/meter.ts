@@ -1,8 +1,8 @@
 /**
  * Records the usage of completed requests and counts it against allowances: on this gateway at once, on other gateways once
  * they have read this gateway's counters. A row is pending until the usage worker reports that the totals include it, so each
- * row always counts exactly once. Nothing here waits for a disk. If the row log or the worker falls behind, new requests
- * wait. They are refused only if a disk fails for seconds (backlog.ts).
+ * row always counts exactly once. No method waits for a disk. If the row log or the worker falls behind, new requests wait.
+ * They are refused only if a disk fails for seconds (backlog.ts).
  */
 import { type Capacity, usageTokensMax } from '../../schemas/records/usage.ts';
 import { isNearEnd } from '../../shared/limits/counters.ts';
@@ -26,13 +26,13 @@ import {
 export interface MeterOptions {
   /** Sends a request to the usage worker. */
   readonly post: (request: UsageWorkerRequest) => void;
-  /** Writes the row log, which the usage worker follows. */
+  /** Writes usage rows to the row log, which the usage worker follows. */
   readonly writer: UsageWriter;
-  /** Returns the tokens added by hand to an organisation's use in a period. A negative number gives allowance back. */
+  /** Returns the tokens that operators added to an organisation's use in a period. A negative number returns allowance. */
   readonly adjustmentOf?: (organisation: string, period: string) => number;
   /** Returns the current time of a monotonic clock, in ms. */
   readonly monotonicMs?: () => number;
-  /** Maximum time in ms to wait for an account's total. The default is 2 s. */
+  /** Maximum time in ms for which a request waits for an account's total. The default is 2 s. */
   readonly totalTimeoutMs?: number;
 }
 
@@ -44,7 +44,7 @@ export type UsageOwner =
 interface VisitingOwner {
   readonly visitor: string;
   readonly network?: string | undefined;
-  /** Time that determines the month and day in which the visitor's use counts, in ms since 1970. The default is now. */
+  /** Time in ms since 1970 that determines the month and the day in which the visitor's use counts. The default is now. */
   readonly admittedMs?: number | undefined;
 }
 
@@ -59,27 +59,27 @@ export interface MeteredRequest {
   readonly stack?: string | undefined;
   readonly estimated?: true | undefined;
   readonly requestId: string;
-  /** Number of tokens that the organisation may use in its period. No limit if null or absent. */
+  /** Number of tokens that the organisation may use in its billing period. No limit if null or absent. */
   readonly monthlyTokens?: number | null;
   readonly ttftMs?: number | undefined;
   readonly durationMs?: number;
   /** Number of tokens that all visitors together may use in a day. No limit if null or absent. */
   readonly tokensPerDay?: number | null;
-  /** Set if a visitor's answer is incomplete. It leaves no row and does not count as a turn, but its tokens count. */
+  /** Set if a visitor's answer is incomplete. Then there is no row, and no turn counts, but the tokens count. */
   readonly unfinished?: true | undefined;
 }
 
-/** Maximum number of cached totals. When it is reached, all are dropped and requested again as needed. */
+/** Maximum number of cached totals. If there are so many, all are dropped and requested again when needed. */
 const totalsMax = 100_000;
 const totalTimeoutMsDefault = 2_000;
 
 export class Meter {
   readonly #options: MeterOptions;
-  /** This gateway's amounts that the totals do not include yet, by account. */
+  /** Amounts used on this gateway that `#totals` does not include yet, by account. */
   readonly #pending = new Map<string, number>();
-  /** Requested totals over all gateways, by account. */
+  /** Use on all gateways together, as reported by the usage worker, by account. */
   readonly #totals = new Map<string, number>();
-  /** Callers that wait for a requested total, by account. A set is empty if all its callers have timed out. */
+  /** Callers that wait for an account's total, by account. A set is empty if all its callers have timed out. */
   readonly #waiters = new Map<string, Set<() => void>>();
   readonly #backlog: Backlog;
   readonly #writer: UsageWriter;
@@ -113,12 +113,12 @@ export class Meter {
     return this.#backlog.awaitMeterCapacity();
   }
 
-  /** Number of tokens that all visitors together used on the UTC day of `atMs`. */
+  /** Number of tokens that all visitors together used on the UTC day that contains `atMs`. */
   visitorTokens(atMs: number): number {
     return this.#used(accountOfVisitors(atMs));
   }
 
-  /** Number of counter records published, and of invalid ones received, since the process started. */
+  /** Number of counter records that were published, and of invalid ones that were received, since the process started. */
   get counterRecords(): { readonly published: number; readonly rejected: number } {
     return { published: this.#worker.countersPublished, rejected: this.#worker.countersRejected };
   }
@@ -142,7 +142,7 @@ export class Meter {
     return this.#writer.sendAll();
   }
 
-  /** Returns true if the owner's total is cached. Otherwise, resolves to whether it arrived in time. */
+  /** Returns true if the owner's totals are cached. Otherwise, resolves to whether they arrived in time. */
   loadTotal(owner: UsageOwner, atMs: number): true | Promise<boolean> {
     if ('visitor' in owner) return this.#loadAll(accountsOfVisitor(owner, atMs));
     const account = accountOf(owner, atMs);
@@ -156,28 +156,28 @@ export class Meter {
     return loaded.then((results) => results.every((isKnown) => isKnown));
   }
 
-  /** Number of tokens used of the allowance for the period that begins on `period` (specification, Limits 4). */
+  /** Number of tokens used in the billing period that begins on `period`, including adjustments (specification, Limits 4). */
   poolTokens(organisation: string, period: string): number {
     const used = this.#used(accountOfOrganisation(organisation, period));
     return Math.max(used + (this.#options.adjustmentOf?.(organisation, period) ?? 0), 0);
   }
 
-  /** Number of tokens used in the billing period that contains `atMs`. The date `anchor` determines where periods begin. */
+  /** Number of tokens used in the billing period that contains `atMs`. `anchor` determines where periods begin. */
   poolTokensAt(organisation: string, anchor: string, atMs: number): number {
     return this.poolTokens(organisation, billingPeriod(anchor, atMs).start);
   }
 
-  /** Number of turns that an anonymous visitor has used in the month of `atMs` (specification, Limits 4). */
+  /** Number of turns that an anonymous visitor used in the month that contains `atMs` (specification, Limits 4). */
   freeTurns(visitor: string, atMs: number): number {
     return this.#used(accountOfVisitor(visitor, atMs));
   }
 
-  /** Number of turns that all visitors of a network have used on the UTC day of `atMs`. */
+  /** Number of turns that all visitors of a network used on the UTC day that contains `atMs`. */
   networkTurns(network: string, atMs: number): number {
     return this.#used(accountOfNetwork(network, atMs));
   }
 
-  /** Handles a message from the usage worker. Messages must be passed in the order in which they were sent. */
+  /** Must be called with each message from the usage worker, in the order in which the messages were sent. */
   onEvent(event: Extract<UsageWorkerEvent, { kind: 'state' | 'totals' }>): void {
     if (event.kind === 'state') {
       this.#worker = event;
@@ -218,7 +218,7 @@ export class Meter {
     });
   }
 
-  /** Requests an account's total once; the worker then keeps sending it. Returns undefined if too many requests are open. */
+  /** Requests a total, which the worker then keeps up to date. Returns undefined if too many requests are open. */
   #requestTotal(account: Account): Set<() => void> | undefined {
     const key = accountKey(account);
     const asked = this.#waiters.get(key);
@@ -230,9 +230,9 @@ export class Meter {
   }
 
   /**
-   * Stores the account's limit. Returns whether the use must be published at once. That is always so for visitors, because
-   * other gateways must know of a turn before the next one. For other accounts, it is so near the end of the allowance, if
-   * this gateway may hold half of the use that is still unpublished.
+   * Stores the account's limit. Returns whether the use must be published at once. It must for visitors, because other
+   * gateways must know of a turn before the next one. For other accounts, it must near the end of the allowance, assuming
+   * that this gateway holds half of all unpublished use.
    */
   #isUrgent(
     owner: UsageOwner,
@@ -273,14 +273,14 @@ function accountOf(owner: { organisation: string; anchor: string }, atMs: number
   return accountOfOrganisation(owner.organisation, billingPeriod(owner.anchor, atMs).start);
 }
 
-/** Accounts in which a visitor's request is counted. */
+/** All accounts in which a visitor's request is counted. */
 function accountsOfVisitor({ visitor, network, admittedMs }: VisitingOwner, nowMs: number): Account[] {
   const atMs = admittedMs ?? nowMs;
   const own = [accountOfVisitor(visitor, atMs), accountOfVisitors(atMs)];
   return network === undefined ? own : [...own, accountOfNetwork(network, atMs)];
 }
 
-/** Builds a row with its fields in the order that plain-row.ts recognises. Uses one literal, because spreading is slow. */
+/** Builds a row with its fields in the order that plain-row.ts expects. Uses a single literal, because spreading is slow. */
 function rowOf(request: MeteredRequest): RecordedUsage {
   const { owner, atMs, capacity, model, promptTokens, completionTokens } = request;
   const visit = 'visitor' in owner ? owner : undefined;

@@ -12,23 +12,23 @@ import { openUsageLog } from './usage-log.ts';
 import { UsageWriter } from './usage-writer.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
-/** Maximum time in ms to close. Longer than the two seconds that the worker takes to ship the remaining rows. */
+/** Maximum time in ms to close the meter. Longer than the two seconds in which the worker ships the remaining rows. */
 const closeTimeoutMsDefault = 5_000;
 
-/** Heap in MB for the worker's short-lived objects. Rows live for milliseconds, and the default is needlessly large. */
+/** Heap in MB for the worker's short-lived objects. Its rows live for milliseconds, so the larger default is a waste. */
 const workerYoungMegabytes = 4;
 
 export interface OpenMeterOptions extends UsageWorkerOptions {
   readonly lookup: { usageAdjustment(organisation: string, period: string): number };
   readonly logger: Logger;
-  /** Called once if the worker ends before `close` was called. From then on, no usage is recorded. */
+  /** Called once if the usage worker ends before `close` was called. From then on, no usage is recorded. */
   readonly onLost: (error: UsageWorkerEnded) => void;
   readonly closeTimeoutMs?: number;
 }
 
 export interface OpenedMeter {
   readonly meter: Meter;
-  /** Ships the remaining rows, for at most two seconds, and closes the files. Resolves even if worker or disk hangs. */
+  /** Ships the remaining rows, for at most two seconds, and closes the files. Resolves even if the worker or a disk hangs. */
   close(): Promise<void>;
 }
 
@@ -44,7 +44,7 @@ class UsageWorkerEnded extends Error {
   }
 }
 
-/** Starts metering. Rejects with `UsageWorkerEnded`, or with the name and message of the worker's error. */
+/** Starts metering. Rejects with `UsageWorkerEnded`, or with an error that has the name and message of the worker's error. */
 export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter> {
   const { lookup, logger, onLost, closeTimeoutMs = closeTimeoutMsDefault, ...workerOptions } = options;
   const adjustmentOf = lookup.usageAdjustment.bind(lookup);

@@ -1,7 +1,7 @@
 /**
  * Builds the usage worker and serves it on a message port. To open, the worker needs only the files of the data folder; it
- * catches up once the usage log is reachable. The publisher ships the outbox to the usage log, and gateways exchange
- * counters, so no gateway reads another gateway's rows.
+ * catches up with the usage log once that log is reachable. The publisher ships the outbox's rows to the usage log, and
+ * gateways exchange counters, so no gateway reads another gateway's rows.
  */
 import { join } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
@@ -20,7 +20,7 @@ import { Publisher } from './publisher.ts';
 import { UsageWorker } from './usage-worker.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
-/** Maximum time in ms to wait for the usage log when closing. The next start ships the remaining rows. */
+/** Maximum time in ms to ship the remaining rows when closing. The next start ships those that are left. */
 const drainTimeoutMs = 2_000;
 
 export interface UsageWorkerOptions {
@@ -29,11 +29,11 @@ export interface UsageWorkerOptions {
   readonly dataDir: string;
   readonly name: string;
   readonly gatewayToken: string;
-  /** Base URLs of control planes. A new data folder starts with the counters of one of them. */
+  /** Base URLs of control planes. A new data folder starts with the counters that one of them returns. */
   readonly controlPlanes: readonly string[];
 }
 
-/** Serves a port until it receives a `close` request. Never rejects. If opening fails, posts the error as `failed`. */
+/** Serves a message port until it receives a `close` request. Never rejects. If opening fails, posts `failed`. */
 export async function serveUsageWorker(port: MessagePort, options: UsageWorkerOptions): Promise<void> {
   const post = (event: UsageWorkerEvent): void => port.postMessage(event);
   try {
@@ -112,7 +112,7 @@ interface OpenedCounters {
   readonly state: CounterState;
 }
 
-/** Opens the counters of all gateways, from the copy on disk, or else a control plane, or else the whole topic. */
+/** Opens the counters of all gateways: from the copy on disk, or else from a control plane, or else from the whole topic. */
 async function openCounters(
   { logUrl, dataDir, name, gatewayToken, controlPlanes }: UsageWorkerOptions,
   outbox: Outbox,

@@ -51,24 +51,24 @@ CREATE TABLE mark (
 
 const format = { version: 3, sql: unusedSql + ledgerSql + placeSql };
 
-/** Place of a row in the row log, and the row's name on the usage log. */
+/** Place of a row in the row log, and the numbering by which the usage log identifies the row. */
 export interface RowPlace {
   readonly position: number;
-  /** Id of the process start that recorded the row. */
+  /** Id of the process start during which the row was recorded. */
   readonly incarnation: string;
-  /** Number of the row within its incarnation, without gaps. */
+  /** Number of the row among those of its incarnation, which have no gaps. */
   readonly n: number;
   readonly replica: string;
 }
 
-/** Place up to which the row log has been counted. */
+/** Place in the row log up to which rows have been counted. */
 export interface TakenPlace {
   readonly taken: number;
   readonly incarnation: string;
   readonly nextN: number;
 }
 
-/** Contents of one transaction. */
+/** Changes that one transaction writes. */
 export interface Batch {
   readonly taken: TakenPlace;
   /** Sums to add to the counters, one entry per subject and period. */
@@ -81,11 +81,11 @@ export interface Batch {
 
 export interface OpenedFile {
   readonly file: OutboxFile;
-  /** New path of a damaged file that was replaced. */
+  /** Path to which a damaged file was moved, if there was one. */
   readonly quarantinedAs?: string;
 }
 
-/** Opens the file or creates it. A damaged file is renamed and never written to again. Throws errors from `sqlite.ts`. */
+/** Opens or creates the file. A damaged file is moved away and never written to again. Throws errors from `sqlite.ts`. */
 export function openOutboxFile(path: string, nowMs: number): OpenedFile {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -102,13 +102,13 @@ export function openOutboxFile(path: string, nowMs: number): OpenedFile {
 export class OutboxFile {
   /** Counters of the usage that this data folder has recorded. */
   readonly ledger: OutboxLedger;
-  /** Id of this database, which the headings in the row log contain. */
+  /** Id of this database. The headings in the row log contain the id of the database that counts their rows. */
   readonly id: string;
   taken: TakenPlace;
   shipped: RowPlace;
-  /** Position before which rows count as shipped even after a power cut. */
+  /** Position in the row log before which all rows count as shipped, even after a power cut. */
   safelyShipped: number;
-  /** Places in the row log at which a numbering begins, in order. */
+  /** Places in the row log from which rows are numbered anew, in order. */
   marks: readonly RowPlace[];
   readonly #path: string;
   readonly #db: Database;
@@ -142,7 +142,7 @@ export class OutboxFile {
     this.#try(() => this.ledger.startProcess(id));
   }
 
-  /** Moves the counted place in the row log forward and adds the rows in between to the counters, in one transaction. */
+  /** Counts rows: in one transaction, adds their sums to the counters and moves the counted place in the row log forward. */
   write({ taken, entries, marks, shipped, oldest }: Batch, nowMs: number): void {
     const { taken: position, incarnation, nextN } = taken;
     const kept = this.marks.filter((_, at) => (this.marks[at + 1]?.position ?? Infinity) > oldest);
@@ -166,7 +166,7 @@ export class OutboxFile {
     this.#db.close();
   }
 
-  /** Writes without flushing. Only allowed for what can be counted again from the row log, which is flushed. */
+  /** Writes without flushing to disk. Only for what can be counted again from the row log, which is always flushed. */
   #withoutFlush(write: () => void): void {
     this.#db.exec('PRAGMA synchronous = NORMAL');
     try {

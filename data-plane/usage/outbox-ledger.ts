@@ -1,6 +1,6 @@
 /**
  * Counters of the usage that this data folder has recorded, by subject and period. They are tables of `outbox.db` and change
- * in the transaction that counts the usage rows. The folder counts as a replica, whose id is created with the file and
+ * in the transaction that counts the usage rows. The folder counts as one replica, whose id is created with the file and
  * replaced after a conflict with another folder.
  */
 import { randomUUID } from 'node:crypto';
@@ -27,9 +27,9 @@ CREATE TABLE counter (
 ) STRICT, WITHOUT ROWID;
 `;
 
-/** Number of most recent visitors, and of networks, whose counters are kept. Others start again at zero. */
+/** Number of visitors, and likewise of networks, whose counters are kept: the most recent. Others start again at zero. */
 const latestMax = 10_000;
-/** Number of visitors, or networks, above `latestMax` at which the oldest are removed. */
+/** Number of visitors, or networks, beyond `latestMax` at which the oldest are removed. */
 const latestSlack = 1000;
 const networkPrefix = `${visitorPrefix}n-`;
 const kinds = ['visitor', 'network'] as const;
@@ -50,10 +50,10 @@ export class OutboxLedger implements CounterLedger {
   readonly #sums = new Map<string, { tokens: number; turns: number }>();
   readonly #processes = new Set<string>();
   readonly #held: Record<Kind, number> = { visitor: 0, network: 0 };
-  /** UTC day on which counters of past periods were last removed, in days since 1970. */
+  /** UTC day on which the counters of past periods were last removed, as a number of days since 1970. */
   #day: number;
 
-  /** Loads the counters. The tables must exist. */
+  /** Loads the counters from the database, which must already have their tables. */
   constructor(db: Database, nowMs: number) {
     this.#db = db;
     const latest = 'SELECT id FROM replica ORDER BY ordinal DESC LIMIT 1';
@@ -72,7 +72,7 @@ export class OutboxLedger implements CounterLedger {
     this.#processes.add(id);
   }
 
-  /** Adds to the counters. Call this in the transaction that counts the rows, and `hold` after that transaction's commit. */
+  /** Adds to the stored counters. Must be called in the transaction that counts the rows, and `hold` after its commit. */
   write(entries: readonly CounterEntry[], nowMs: number): void {
     for (const [subject, period, tokens, turns] of entries)
       this.#add.run(this.replica, subject, period, tokens, turns, nowMs);
@@ -131,7 +131,7 @@ export class OutboxLedger implements CounterLedger {
     return prepare<CounterRow>(this.#db, sql).all(this.replica);
   }
 
-  /** Adds to the counter in memory. A visitor or network also moves to the end of the map, so that the oldest come first. */
+  /** Adds to a counter in memory. Moves visitors and networks to the end of the map, so that the oldest come first. */
   #hold({ subject, period }: Pick<CounterRow, 'subject' | 'period'>, tokens: number, turns: number): void {
     const key = counterKey(subject, period);
     const sum = this.#sums.get(key);
@@ -174,7 +174,7 @@ export class OutboxLedger implements CounterLedger {
   }
 }
 
-/** Kind of a counter that counts turns. Visitors and networks share a prefix. Undefined for all other counters. */
+/** Kind of a counter of turns, or undefined for other counters. Visitors and networks have the same prefix. */
 function kindOf(key: string): Kind | undefined {
   if (!key.startsWith(visitorPrefix)) return undefined;
   return key.startsWith(networkPrefix) ? 'network' : 'visitor';
@@ -184,7 +184,7 @@ function periodIn(key: string): string {
   return key.slice(key.indexOf(' ') + 1);
 }
 
-/** Time in ms before which periods count as past. If the wall clock is fast, no later than the start of the newest period. */
+/** Time in ms before which periods count as past: now, but not after the newest period began, in case the clock is fast. */
 function endedUntil(wallMs: number, periods: readonly string[]): number {
   const begun = periods.map((period) => Date.parse(period.length === 7 ? `${period}-01` : period));
   return Math.min(

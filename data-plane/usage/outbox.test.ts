@@ -228,10 +228,10 @@ test('the folder keeps its latest 10 000 visitors, and entries until 33 days aft
   const rows = Array.from({ length: 11_500 }, (_, n) =>
     usageRow({ organisation: null, period: null, visitor: `v${n % 11_400}` }),
   );
-  // Records groups, because each group takes one transaction that waits for the disk.
+  // Record in groups, because each group takes one transaction that waits for the disk.
   for (let from = 0; from < rows.length; from += 100) await box.record(...rows.slice(from, from + 100));
   await box.record(usageRow());
-  // A fast clock alone must not remove anything. The folder must also contain counts of a later period.
+  // A fast clock alone must not remove counters, so let the folder contain counts of a later period, too.
   await box.record(usageRow({ organisation: 'later', period: '2026-12-04' }));
   await box.close();
   const keys = [...boxOf().outbox.ledger.entries()].map(([subject]) => subject);

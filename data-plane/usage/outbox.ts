@@ -1,8 +1,9 @@
 /**
  * Outbox for usage rows. Reads the data folder's row log (usage-log.ts) as it grows, counts its rows and passes them to the
  * publisher. Each start of the process is an incarnation with its own id. The rows of an incarnation are numbered without
- * gaps in log order, so every reading gives them the same numbers. If a process ended before its rows were counted, the next
- * start counts them under the old id. A failed write is retried, and never fails a request that was already answered.
+ * gaps in log order, so they get the same numbers whenever they are read. If a process ended before its rows were counted,
+ * the next start counts them under the old id. A failed write is retried, and never fails a request that was already
+ * answered.
  */
 import { randomUUID } from 'node:crypto';
 import type { CounterEntry } from '../../schemas/records/limits.ts';
@@ -18,18 +19,18 @@ import { type LogStart, usageFolderOf } from './usage-log.ts';
 const rowsMaxDefault = 5_000_000;
 /** Approximate maximum number of rows counted in one transaction. */
 const takenAtOnceMax = 2_000;
-/** Longest time in ms until an acknowledgement is written, usually with new rows. Losing one only repeats a shipment. */
+/** Longest time in ms until an acknowledgement is stored. Rows whose acknowledgement is lost are merely shipped again. */
 const acknowledgedMs = 200;
 const retryMsMin = 50;
 const retryMsMax = 2_000;
 
 export interface OutboxOptions {
   readonly path: string;
-  /** Maximum number of rows that are not on the usage log yet. If there are more, requests are refused. */
+  /** Maximum number of counted rows that are not on the usage log yet. If there are more, requests are refused. */
   readonly rowsMax?: number;
   /** Returns the wall-clock time in ms since 1970. */
   readonly now?: () => number;
-  /** Called for each failed write, each refused row, and each unreadable part of the log. */
+  /** Called for each failed write, each refused row, and each unreadable part of the row log. */
   readonly onError?: (error: Error) => void;
 }
 
@@ -42,7 +43,7 @@ export function openOutbox(options: OutboxOptions): Outbox {
 }
 
 export class Outbox {
-  /** Number of invalid rows that were refused. Their usage is lost. */
+  /** Number of rows that were refused as invalid. Their usage is lost. */
   refused = 0;
   failures = 0;
   /** Id of this start of the process. */
@@ -51,11 +52,11 @@ export class Outbox {
   readonly #options: OutboxOptions;
   readonly #reader: SegmentReader;
   readonly #shipper: Shipper;
-  /** Position up to which the log is known to be written. */
+  /** Position up to which the row log is known to be written. */
   #end = Number.POSITIVE_INFINITY;
-  /** Whether this process has not begun to write yet. Until then, nothing is appended to the log. */
+  /** Whether the outbox still counts what earlier processes left. Nothing is appended to the row log in the meantime. */
   #isStart = true;
-  /** Segment and replica id of the place where the current numbering began. */
+  /** Segment and replica id for which the current numbering began. */
   #marked = '';
   #timer: NodeJS.Timeout | undefined;
   #retryMs = 0;
@@ -91,12 +92,12 @@ export class Outbox {
   get shipped(): number {
     return this.#shipper.shipped.position;
   }
-  /** Describes where, and with what heading, this process begins to write to the row log. */
+  /** Says where this process must begin to write to the row log, and with what heading. */
   logStart(): LogStart {
     const heading = { database: this.file.id, incarnation: this.incarnation };
     return { folder: usageFolderOf(this.#options.path), heading, from: this.taken };
   }
-  /** Number of counted rows that are not known to be on the usage log. */
+  /** Number of rows that were counted but are not known to be on the usage log. */
   get unshipped(): number {
     return this.taken - this.shipped;
   }
@@ -105,13 +106,13 @@ export class Outbox {
     return this.#retryMs > 0 || this.unshipped >= (this.#options.rowsMax ?? rowsMaxDefault);
   }
 
-  /** Must be called when all rows before `position` are in the log. Counts them, unless a failed write is being retried. */
+  /** Must be called when the log contains all rows before `position`. Counts them unless a failed write is being retried. */
   follow(position: number): void {
     this.#end = Math.max(this.#end, position);
     if (this.#retryMs === 0) this.flush();
   }
 
-  /** Counts all rows in the log. If that fails, returns false and retries later. */
+  /** Counts all rows in the row log. If that fails, returns false and retries later. */
   flush(): boolean {
     if (this.#closed) return false;
     clearTimeout(this.#timer);
@@ -129,53 +130,53 @@ export class Outbox {
     return isDone;
   }
 
-  /** Sets the one listener that is called when more rows are stored safely and can be shipped. */
+  /** Sets the listener to call when further rows are stored safely and can be shipped. */
   setOnDurable(listener: () => void): void {
     this.#onDurable = listener;
   }
 
-  /** Sets the one listener that is called after each attempt to write. */
+  /** Sets the listener to call after each attempt to write. */
   setOnWritten(listener: () => void): void {
     this.#onWritten = listener;
   }
 
-  /** Sets the one listener that is called with the sums that were added to the ledger. */
+  /** Sets the listener to call with the sums that were added to the ledger. */
   setOnCounted(listener: (entries: readonly CounterEntry[]) => void): void {
     this.#onCounted = listener;
   }
 
-  /** Sets the one listener that is called with the sums of rows that were counted or refused. */
+  /** Sets the listener to call with the sums of all rows that were counted or refused. */
   setOnSettled(listener: (entries: readonly CounterEntry[]) => void): void {
     this.#onSettled = listener;
   }
 
-  /** Next rows to ship, oldest first. Undefined if all stored rows are on the usage log. */
+  /** Rows to ship next, oldest first, or undefined if all stored rows are on the usage log. */
   nextShipment(): Shipment | undefined {
     const shipment = this.#shipper.next();
     if (this.#shipper.isAhead) this.#schedule(acknowledgedMs);
     return shipment;
   }
 
-  /** Must be called when the usage log has acknowledged a shipment. If a crash loses this, the rows are shipped again. */
+  /** Must be called when the usage log has acknowledged a shipment. If a crash undoes this, the rows are shipped again. */
   markShipped(shipment: Shipment): void {
     if (this.#closed) return;
     this.#shipper.markShipped(shipment);
     if (this.#shipper.isAhead) this.#schedule(acknowledgedMs);
   }
 
-  /** Ships the rows again from number `n` on. Returns false if another gateway recorded them or they are no longer kept. */
+  /** Ships an incarnation's rows again, from number `n` on. Returns false if this folder no longer has them, or never had. */
   reship(incarnation: string, n: number): boolean {
     if (!this.#shipper.reship(incarnation, n)) return false;
     this.#onDurable();
     return true;
   }
 
-  /** Ids of the incarnations whose rows may still be in the log, including this one. */
+  /** Ids of all incarnations whose rows may still be in the row log, including this one. */
   incarnations(): string[] {
     return [...new Set([...this.file.marks.map(({ incarnation }) => incarnation), this.incarnation])];
   }
 
-  /** Counts the remaining rows in the log and closes the files. */
+  /** Counts the rows that remain in the row log and closes the files. */
   close(): void {
     if (this.#closed) return;
     this.flush();
@@ -186,14 +187,14 @@ export class Outbox {
     this.file.close();
   }
 
-  /** Ends the catch-up phase. From now on, the log is read only up to the positions that this process reports. */
+  /** Ends the catch-up phase. From now on, the row log is read only up to the positions that this process reports. */
   #started(): void {
     this.#reader.seek(this.taken);
     this.#isStart = false;
     this.#end = this.taken;
   }
 
-  /** Counts some rows in one transaction. Returns false if there were none. */
+  /** Counts some rows in one transaction. Returns false if there were none to count. */
   #take(): boolean {
     if (this.#reader.position !== this.taken) this.#reader.seek(this.taken);
     const taking = new RowBatch(this.file, this.#marked);
@@ -231,9 +232,9 @@ export class Outbox {
   }
 
   /**
-   * Moves the log's files aside if their rows must not be billed. That is so if the log belongs to another database, or
-   * begins after the position that this one has reached, because `outbox.db` was deleted or an older copy restored. Most of
-   * these rows have already been billed under other numbers.
+   * Moves the row log's files aside if their rows must not be billed. That is so if the log belongs to another database, or
+   * begins after the position that this database has reached, because `outbox.db` was deleted or replaced by an older copy.
+   * Most of these rows have already been billed under other numbers.
    */
   #keepAsideUnlessOwn(): void {
     const others = keepAside(this.#reader.otherPaths, this.#now());

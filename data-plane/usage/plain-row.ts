@@ -6,7 +6,7 @@
 import type { CounterEntry } from '../../schemas/records/limits.ts';
 
 const id = '"[a-z0-9-]{1,64}"';
-/** Matches a month and day. Rows of 29 February, which not every year has, are parsed instead. */
+/** Matches a month and day, except 29 February, which not every year has. Rows of that day are parsed instead. */
 const monthDay =
   '(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)';
 const time = '(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d\\.\\d{3}Z';
@@ -19,7 +19,7 @@ const plainRow = new RegExp(
     `(?:,"estimated":true)?,"requestId":"[!#-[\\]-~]{1,100}"\\}$`,
 );
 
-/** Sums that a row adds to the counters, or undefined if the row must be parsed. */
+/** Sums that a row adds to the counters, or undefined if the row is not of this form and must be parsed. */
 export function entriesOfPlainRow(text: string): readonly CounterEntry[] | undefined {
   const [, organisation, period, draw, promptTokens, completionTokens] = plainRow.exec(text) ?? [];
   if (organisation === undefined || period === undefined) return undefined;

@@ -10,7 +10,7 @@ import { Backoff, sleep, within } from '../../shared/runtime/retry.ts';
 import type { Outbox } from './outbox.ts';
 import type { Shipment } from './shipper.ts';
 
-/** Minimum time in ms between two records while there are rows to ship. */
+/** Minimum time in ms between two records on the usage log, even if there are rows to ship. */
 const recordEveryMs = 100;
 const retryMsMin = 50;
 const retryMsMax = 5_000;
@@ -20,7 +20,7 @@ export interface UsagePublisherOptions {
   readonly partitions: number;
   /** Authenticates records with the current gateway token, even if an earlier process recorded their rows. */
   readonly mac: RecordMac;
-  /** Opens a partition of the usage log. `mustExist` is true if this process has opened it before. */
+  /** Opens a partition of the usage log. `mustExist` is true if this process has opened the partition before. */
   readonly open: (partition: number, mustExist: boolean) => Promise<ControlLog>;
   /** Called when appends begin to fail, and when they succeed again. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
@@ -50,17 +50,17 @@ export class Publisher {
     this.#running = this.#run();
   }
 
-  /** Ships the remaining rows for at most `timeoutMs` and stops. Rows that are left stay in the outbox. */
+  /** Ships the remaining rows for at most `timeoutMs`, then stops. Rows that are left stay in the outbox. */
   async stop(timeoutMs: number): Promise<void> {
     const { outbox } = this.#options;
     outbox.flush();
     const until = performance.now() + timeoutMs;
-    // Check for an earlier stop, because then nothing is shipped and `sleep` returns at once, so the loop would never pause.
+    // Nothing is shipped after an earlier stop, and `sleep` then returns at once, so this loop would never pause.
     while (!this.#stop.signal.aborted && outbox.unshipped > 0 && performance.now() < until)
       await sleep(10, this.#stop.signal);
     this.#stop.abort();
     this.#wake();
-    // Give up an append that takes too long. Closing the logs ends it.
+    // Give up an append that takes too long. It ends when the logs are closed.
     await within(Promise.resolve(this.#running), Math.max(until - performance.now(), 100));
     await Promise.allSettled([...this.#logs.values()].map((log) => log.close()));
   }
@@ -69,7 +69,7 @@ export class Publisher {
     const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
     let shippedMs = Number.NEGATIVE_INFINITY;
     const { outbox, partitions } = this.#options;
-    // Open the partition before there are rows. `mustExist` is set from then on, so a log moved away is not recreated.
+    // Open the partition even before there are rows. If it is moved away later, it must not be created again (`mustExist`).
     await this.#open(usagePartition(outbox.incarnation, partitions)).catch(() => undefined);
     while (!this.#stop.signal.aborted) {
       try {
@@ -107,7 +107,7 @@ export class Publisher {
       const record = Buffer.from(`[${shipment.bodies.join(',')}]`);
       await log.append(record, mac.of(record));
     } catch (error) {
-      // Open the log again for the next attempt, because it may have been replaced.
+      // Close the log, so that the next attempt opens it again, because it may have been replaced.
       await this.#logs.get(partition)?.close();
       this.#logs.delete(partition);
       throw error;
@@ -115,7 +115,7 @@ export class Publisher {
     outbox.markShipped(shipment);
   }
 
-  /** Waits until there are rows. Must be called in the turn of the event loop in which `nextShipment` returned nothing. */
+  /** Waits until there are rows to ship. Must be called in the turn of the event loop in which there were none. */
   #idle(): Promise<void> {
     return new Promise((resolve) => {
       this.#wake = resolve;

@@ -5,28 +5,28 @@ import { counterKey } from '../../shared/limits/counters.ts';
 import { entriesOfPlainRow } from './plain-row.ts';
 import { entriesOf, type VisitFacts } from './worker-messages.ts';
 
-/** Row as it is recorded. The fields that shipping adds are missing. */
+/** Usage row as it is recorded, without the fields that are added when it is shipped. */
 type NewUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & { readonly draw: Capacity };
 export type RecordedUsage = NewUsage & VisitFacts;
 
-/** Result of parsing one text in the row log. */
+/** Result of parsing one text of the row log. */
 interface ReadUsage {
   /** Sums that the row adds to the counters. */
   readonly entries: readonly CounterEntry[];
-  /** Row as JSON. Undefined if the text is not a row, and so gets no number. Later builds must decide this the same way. */
+  /** Row as JSON. Undefined if the text is not a row and so gets no number, which all later builds must decide alike. */
   readonly row: string | undefined;
-  /** Reason for which the row was refused. A refused row is not counted. */
+  /** Reason why the row was refused. A refused row is not counted. */
   readonly fault?: string;
 }
 
-/** Consecutive texts of the row log from a position on. Each is a row as JSON, or undefined if it is not a row. */
+/** Consecutive texts of the row log from a position on: each is a row as JSON, or undefined if the text is not a row. */
 export interface ReadRows {
   readonly position: number;
   readonly rows: (string | undefined)[];
 }
 
 export function textsIn(rows: string): string[] {
-  // JSON never contains an unescaped line break within a string.
+  // Split at line breaks, which JSON never contains within a string.
   return rows.slice(0, -2).split(',\n');
 }
 
@@ -47,7 +47,7 @@ export function readUsage(text: string): ReadUsage {
 
 const anyId = '00000000-0000-4000-8000-000000000000';
 
-/** Parses a row, or returns undefined if it is not JSON. Drops the parser's error message, because it quotes the text. */
+/** Parses a row. Returns undefined if it is not JSON, without the parser's error message, which would quote the text. */
 function parsedRow(text: string): RecordedUsage | undefined {
   try {
     return JSON.parse(text) as RecordedUsage;
@@ -56,7 +56,7 @@ function parsedRow(text: string): RecordedUsage | undefined {
   }
 }
 
-/** Sums of several rows, one per subject and period. */
+/** Sums of several rows, with one entry per subject and period. */
 export class Sums {
   readonly #sums = new Map<string, [subject: string, period: string, tokens: number, turns: number]>();
 

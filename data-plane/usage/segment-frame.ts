@@ -4,9 +4,9 @@ import { crc32, deflateRaw } from 'node:zlib';
 
 export interface RecordGroup {
   readonly count: number;
-  /** Time of the latest record, in ms since 1970. */
+  /** Time of the group's latest record, in ms since 1970. */
   readonly lastMs: number;
-  /** Ids of 16 bytes each. Empty if no record is ever looked up by its id. */
+  /** Ids of the records, 16 bytes each. Empty if no record is ever looked up by its id. */
   readonly ids: Uint8Array<ArrayBuffer>;
   readonly text: Uint8Array<ArrayBuffer>;
 }
@@ -15,16 +15,16 @@ export const idBytes = 16;
 
 /** Compression level. The text is so repetitive that the best level saves only a fifth more and takes three times as long. */
 const deflateLevel = 1;
-/** Size in bytes from which text is compressed. For a record or two, compression costs more than it saves. */
+/** Minimum size in bytes of a text that is compressed. For a record or two, compression costs more than it saves. */
 const deflatedFrom = 512;
 /** Maximum size of a group's text. A typical group contains a few hundred records of less than a kilobyte each. */
 export const textBytesMax = 8 * 1024 * 1024;
-/** Maximum size of a segment file. It allows for one group beyond the target size. */
+/** Maximum size of a segment file that is read. It allows for one group beyond the segment's target size. */
 export const foundBytesMax = 2 * textBytesMax;
 
 const deflate = promisify(deflateRaw);
 
-/** A group in its stored form. */
+/** A group as it is stored in a segment. */
 export interface Frame {
   readonly position: number;
   readonly count: number;
@@ -34,7 +34,7 @@ export interface Frame {
   readonly isDeflated: boolean;
   /** Checksum of the heading under which the group was written. */
   readonly form: number;
-  /** Size in the segment, in bytes. */
+  /** Size of the group in the segment, in bytes. */
   readonly bytes: number;
 }
 
@@ -42,7 +42,7 @@ export interface ReadGroup {
   readonly position: number;
   readonly ids: Buffer;
   readonly text: string;
-  /** Heading of the segment, or empty if it has none. */
+  /** Heading of the group's segment, or empty if the segment has none. */
   readonly heading: string;
 }
 
@@ -54,7 +54,7 @@ export function nameOf(position: number): string {
 
 const magic = Buffer.from('HGR1');
 const headBytes = 44;
-/** Offsets of the numbers in a group's head. The checksum covers everything after itself. */
+/** Offsets of the numbers in a group's head. The checksum covers all of the group that follows the checksum. */
 const place = {
   checksum: 4,
   bytes: 8,
@@ -88,12 +88,12 @@ export async function frameOf(
   return frame;
 }
 
-/** Group that contains a segment's heading instead of records. */
+/** Builds a group that contains a segment's heading instead of records. */
 export function headed(heading: string): RecordGroup {
   return { count: 0, lastMs: 0, ids: new Uint8Array(), text: new TextEncoder().encode(heading) };
 }
 
-/** Yields the complete groups that have records. Skips damage and the remains of failed writes. */
+/** Yields those complete groups that have records. Skips damaged bytes and the remains of failed writes. */
 export function* framesIn(bytes: Buffer, from = 0): Generator<Frame, void> {
   for (let at = from; at !== -1 && at + headBytes <= bytes.length; ) {
     const frame = frameAt(bytes, at);
@@ -102,7 +102,7 @@ export function* framesIn(bytes: Buffer, from = 0): Generator<Frame, void> {
   }
 }
 
-/** Size of the group at an offset, according to its head. 0 if no group begins there. */
+/** Size in bytes that the group at an offset has according to its head, or 0 if no group begins there. */
 export function frameBytesAt(segment: Buffer, at: number): number {
   if (at + headBytes > segment.length || !segment.subarray(at, at + magic.length).equals(magic)) return 0;
   return segment.readUInt32LE(at + place.bytes);

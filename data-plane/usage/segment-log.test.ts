@@ -91,7 +91,7 @@ test('a truncated or damaged group is lost alone, without the others', async () 
   for (let n = 0; n < 4; n++) await log.append(group(n, 1, startMs, 300), startMs);
   const [path] = files().map((name) => join(folder, name)) as [string];
   const bytes = readFileSync(path);
-  // Damages one byte of the second group and cuts off the end of the last one.
+  // Damage one byte of the second group and cut off the end of the last one.
   bytes.writeUInt8(255 - bytes.readUInt8(Math.floor(bytes.length * 0.4)), Math.floor(bytes.length * 0.4));
   writeFileSync(path, bytes);
   truncateSync(path, bytes.length - 5);
@@ -113,7 +113,7 @@ test('a segment with arbitrary bytes is read to its end', async () => {
       const torn = Buffer.concat([whole.subarray(0, cut), junk, whole]);
       writeFileSync(join(folder, name), torn);
       const ids = await idsIn(logOf());
-      // The rest of a truncated head may claim that the following bytes belong to it, but their checksum will not match.
+      // The truncated group's head may claim the bytes of the next group, but then its checksum does not match.
       expect(ids.slice(-2)).toEqual(upTo(2));
     }),
     { numRuns: runs({ fast: 50, full: 500 }) },
@@ -194,7 +194,7 @@ test('a write costs the same however many records the log contains', async () =>
   await cpu();
   const small = await cpu();
   for (let n = 0; n < 2000; n++) await log.append(group(n, 10), startMs);
-  // If a write read all records, it would take about fifty times as long.
+  // If a write had to read all records, it would take about fifty times as long.
   expect(await cpu()).toBeLessThan(10 * small);
 });
 
@@ -220,7 +220,7 @@ test('groups written by a build with other fields are read by field name', async
     ...{ request: reqOf(7), atMs: startMs, status: 200, model: 'm', 'unheard of': 1 },
   };
   const written = names.map((name = '') => values[name]) as RecordedRequest;
-  // The time is stored separately from the record.
+  // The log stores the time of the latest record separately from the records.
   const taken = groupOf(written);
   await log.append({ ...taken, lastMs: startMs }, startMs);
   const found = (await requests(logOf()))[0] ?? [];

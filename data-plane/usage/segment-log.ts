@@ -37,15 +37,15 @@ export interface SegmentBounds {
 }
 
 export interface SegmentLogOptions extends SegmentBounds {
-  /** Text at the start of each segment that says how its records are written. Returned with every group. */
+  /** Text at the start of each segment that says how its records are written. Each group is returned with this text. */
   readonly heading: string;
-  /** Lowest position at which the log may continue, even if it has been emptied since. */
+  /** Lowest position that the next record may have, even if the log has been emptied. */
   readonly from: number;
-  /** Returns the position from which records must be kept. Segments that contain such records are not removed. */
+  /** Returns the position of the first record that must be kept. Segments from that record on are not removed. */
   readonly keptFrom: () => number;
-  /** Whether a segment reserves its space when it begins, so that even on a full disk half a segment can be written. */
+  /** Whether a segment reserves its space when it begins, so that half of it can be written even when the disk is full. */
   readonly isAllocated: boolean;
-  /** Whether groups are compressed. Should be false if groups are so frequent that compression costs more than it saves. */
+  /** Whether groups are compressed. If groups are small and frequent, compression costs more than it saves. */
   readonly isDeflated: boolean;
 }
 
@@ -59,12 +59,12 @@ const defaults: SegmentLogOptions = {
   isAllocated: false,
   isDeflated: true,
 };
-/** Number of segments into which the maximum age is divided, so that records do not stay much longer than that age. */
+/** A segment ends after this part of the maximum age, because only whole segments are removed when they get too old. */
 const segmentsInAge = 24;
-/** Interval in ms at which to check that the segment has not been deleted. A check costs as much as a write. */
+/** Interval in ms at which to check that no one has deleted the segment's file. A check costs as much as a write. */
 const nameEveryMs = 1_000;
 
-/** Number of groups that are checked in one turn of the event loop. */
+/** Number of groups of a segment that are checked in one turn of the event loop. */
 const framesInTurn = 500;
 
 const inflate = promisify(inflateRaw);
@@ -74,24 +74,24 @@ interface Segment {
   /** Position of the segment's first record. */
   readonly first: number;
   bytes: number;
-  /** Time of the latest record, or of the last write if an earlier process wrote the segment, in ms since 1970. */
+  /** Time of its latest record in ms since 1970, or of its last write if an earlier process wrote the segment. */
   lastMs: number;
-  /** Age in ms at the monotonic time `nowMs`, which is undefined until an earlier process's segment is first checked. */
+  /** Age in ms at the monotonic time `nowMs`. If an earlier process wrote the segment, `nowMs` is set at the first check. */
   ageAt: { nowMs: number | undefined; readonly ageMs: number };
 }
 
-/** Segment to which this process is writing. */
+/** The segment that this process is writing. */
 interface OpenSegment extends Segment {
   readonly handle: FileHandle;
   readonly beganMs: number;
-  /** Time at which the file was last seen under its name, in monotonic ms. */
+  /** Time at which the file was last known to have its name, in monotonic ms. */
   namedMs: number;
 }
 
 export class SegmentLog {
   readonly #folder: string;
   readonly #options: SegmentLogOptions;
-  /** Checksum of this build's heading. Groups that carry it can be read even if their segment's heading is damaged. */
+  /** Checksum of this build's heading. Groups that carry it can be read even if their segment's own heading is damaged. */
   readonly #form: number;
   /** All segments, oldest first. */
   #segments: Segment[] = [];
@@ -105,7 +105,7 @@ export class SegmentLog {
     this.#form = crc32(this.#options.heading);
   }
 
-  /** Position of the next record. Only known once the log has begun. */
+  /** Position of the next record. It is known only once the log has begun. */
   get next(): number {
     return this.#next ?? 0;
   }
@@ -114,14 +114,14 @@ export class SegmentLog {
     return this.#segments.reduce((sum, { bytes }) => sum + bytes, 0);
   }
 
-  /** Begins a segment, although there is no record for it yet. */
+  /** Begins a segment, although there is no record to write yet. */
   async begin(nowMs: number): Promise<void> {
     await this.#segmentFor(0, await this.#found(), nowMs);
   }
 
   /**
    * Appends a group. Calls must not overlap. If a call rejects, nothing readable was written, and the next call begins a new
-   * segment. `nowMs` is monotonic, so that a change of the wall clock does not age segments.
+   * segment. `nowMs` is monotonic, so that segments do not age when the wall clock is changed.
    */
   async append(group: RecordGroup, nowMs: number): Promise<void> {
     const segments = await this.#found();
@@ -136,7 +136,7 @@ export class SegmentLog {
       segment.ageAt = { nowMs, ageMs: 0 };
     } catch (error) {
       await this.close();
-      // The folder itself may have failed, so read it again before the next group.
+      // Read the folder again before the next group, because the folder itself may have failed.
       this.#finding = undefined;
       throw error;
     }
@@ -150,11 +150,11 @@ export class SegmentLog {
     segment.namedMs = nowMs;
   }
 
-  /** Finds a record by its id, in the newest segment first. Returns its group and its index in the group. */
+  /** Finds a record by its id, searching the newest segment first. Returns the record's group and its index in the group. */
   async find(id: Buffer): Promise<{ readonly group: ReadGroup; readonly at: number } | undefined> {
     for (const segment of (await this.#found()).toReversed()) {
       const bytes = await contentOf(segment);
-      // Searching bytes is cheap, and leaves few segments to parse.
+      // Search the bytes first, which is cheap and leaves few segments to parse.
       if (!bytes.includes(id)) continue;
       const heading = await headingOf(bytes);
       for (const frame of framesIn(bytes)) {
@@ -166,7 +166,7 @@ export class SegmentLog {
     return undefined;
   }
 
-  /** Yields the groups with records since a time, oldest first, including groups appended in the meantime. */
+  /** Yields the groups that have records since `sinceMs`, oldest first, including groups appended in the meantime. */
   async *since(sinceMs: number): AsyncGenerator<ReadGroup, void> {
     const segments = await this.#found();
     let next = 0;
@@ -178,7 +178,7 @@ export class SegmentLog {
     }
   }
 
-  /** Yields a segment's groups until no more are added, so that all later groups are in later segments. */
+  /** Yields a segment's groups until no more are added, after which all later groups are in later segments. */
   async *#groupsOf(segment: Segment, sinceMs: number): AsyncGenerator<ReadGroup, void> {
     for (let from = 0; from < segment.bytes; ) {
       const end = segment.bytes;
@@ -193,7 +193,7 @@ export class SegmentLog {
     }
   }
 
-  /** Yields groups that begin before a position and have records since a time, newest first. */
+  /** Yields the groups that begin before a position and have records since `sinceMs`, newest first. */
   async *backwards(before: number, sinceMs: number): AsyncGenerator<ReadGroup, void> {
     const segments = await this.#found();
     for (let end = before; ; ) {
@@ -217,12 +217,12 @@ export class SegmentLog {
   async close(): Promise<void> {
     const written = this.#written;
     this.#written = undefined;
-    // Remove space that was reserved but not used, and the remains of a failed write.
+    // Remove reserved space that was not used, and the remains of a failed write.
     if (this.#options.isAllocated) await written?.handle.truncate(written.bytes).catch(() => undefined);
     await written?.handle.close().catch(() => undefined);
   }
 
-  /** Returns the segments, after finding those of earlier processes. If a search fails, the next call repeats it. */
+  /** Returns all segments, including those of earlier processes. If finding these fails, the next call tries again. */
   async #found(): Promise<Segment[]> {
     this.#finding ??= this.#find();
     try {
@@ -239,7 +239,7 @@ export class SegmentLog {
     const names = (await readdir(this.#folder)).filter((name) => nameForm.test(name)).sort();
     const segments: Segment[] = [];
     const all = await Promise.all(names.map((name) => lstat(join(this.#folder, name))));
-    // Compute ages from the newest file if the wall clock is later, so that a fast clock does not age segments.
+    // If the wall clock is later than the newest file, compute ages from that file, because the clock may be fast.
     const newestMs = Math.min(wallClockMs(), Math.max(...all.map(({ mtimeMs }) => mtimeMs)));
     for (const [index, name] of names.entries()) {
       const path = join(this.#folder, name);
@@ -247,7 +247,7 @@ export class SegmentLog {
       if (found === undefined) continue;
       const { size: bytes, mtimeMs: lastMs } = found;
       const ageMs = Math.max(0, newestMs - lastMs);
-      // The log never writes such files. Reading one could block or use up the memory.
+      // Remove what the log has not written, because reading it could block or use up the memory.
       if (!found.isFile() || bytes > foundBytesMax) {
         await rm(path, { force: true, recursive: true });
         continue;
@@ -264,7 +264,7 @@ export class SegmentLog {
     let end = last?.first ?? 0;
     if (last !== undefined)
       for (const { position, count } of framesIn(await contentOf(last))) end = position + count;
-    // Keep a known position. Readers rely on it even if the folder was emptied, and a failed write may be readable after all.
+    // Keep a position that is known. Readers rely on it even if the folder was emptied or a failed write turns out readable.
     this.#next ??= Math.max(end, this.#options.from);
     this.#segments = segments;
   }
@@ -275,11 +275,11 @@ export class SegmentLog {
     if (present !== undefined) {
       const hasRoom = present.bytes + bytes <= (isAllocated ? segmentBytes / 2 : segmentBytes);
       const isOld = nowMs - present.beganMs > ageMsMax / segmentsInAge;
-      // Reuse a segment without records, because a new one would have the same name.
+      // Continue a segment without records, because a new segment would have the same name.
       if (present.first === this.next || (hasRoom && !isOld)) return present;
     }
     const opened = await this.#opened(nowMs).catch((error: unknown) => {
-      // If there is no space for another segment, use the second half of this one.
+      // If the disk has no space for another segment, use the second half of this one.
       if (isAllocated && present !== undefined && present.bytes + bytes <= segmentBytes) return present;
       throw error;
     });
@@ -294,13 +294,13 @@ export class SegmentLog {
   async #opened(nowMs: number): Promise<OpenSegment> {
     const { heading, segmentBytes, isAllocated } = this.#options;
     const path = join(this.#folder, nameOf(this.next));
-    // A file with this name contains no readable groups, so overwrite it.
+    // Overwrite a file of this name, because it can contain no readable records.
     const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NOFOLLOW;
     const handle = await open(path, flags, 0o600);
     try {
       const frame = await frameOf(headed(heading), this.next, this.#form, this.#options.isDeflated);
       const { bytesWritten } = await handle.write(frame, 0, frame.length, 0);
-      // Without a complete heading, nobody could tell how the records are written.
+      // Do not use the segment without a complete heading, because nobody could tell how its records are written.
       if (bytesWritten < frame.length) throw new Error(`${path} cannot be written`);
       if (isAllocated) await this.#allocate(handle, frame.length, segmentBytes);
       const bytes = frame.length;
@@ -313,14 +313,14 @@ export class SegmentLog {
     }
   }
 
-  /** Reserves space by writing zeros, because merely extending the file would not reserve any. */
+  /** Reserves space by writing zeros, because making the file longer does not reserve any. */
   async #allocate(handle: FileHandle, from: number, to: number): Promise<void> {
     try {
       const zeros = Buffer.alloc(to - from);
       const { bytesWritten } = await handle.write(zeros, 0, zeros.length, from);
       if (bytesWritten < zeros.length) throw new Error('there is no room for a segment');
     } catch (error) {
-      // Only the first segment may do without reserved space. It then grows as it is written.
+      // Only this process's first segment may do without reserved space. It then grows as it is written.
       if (this.#written !== undefined) throw error;
       await handle.truncate(from);
     }
@@ -334,7 +334,7 @@ export class SegmentLog {
       if (this.bytes <= bytesMax && ageMs <= ageMsMax) return;
       if ((segments[1]?.first ?? 0) > keptFrom()) return;
       segments.shift();
-      // Ignore failures, because the next start finds the file again.
+      // Ignore an error, because the next start of the process finds the file again.
       await rm(oldest.path, { force: true }).catch(() => undefined);
     }
   }
@@ -345,14 +345,14 @@ async function headingOf(segment: Buffer): Promise<string> {
   return frame?.count === 0 ? ((await groupIn(frame, ''))?.text ?? '') : '';
 }
 
-/** All groups with records in a segment. Pauses now and then, because a segment may contain thousands of small groups. */
+/** All groups of a segment that have records. Pauses now and then, because a segment may have thousands of small groups. */
 async function framesOf(bytes: Buffer): Promise<Frame[]> {
   const frames: Frame[] = [];
   for (const frame of framesIn(bytes)) if (frames.push(frame) % framesInTurn === 0) await setImmediate();
   return frames;
 }
 
-/** Decompresses a group. Returns undefined if that fails. */
+/** Decompresses a group. Returns undefined if it cannot be decompressed. */
 async function groupIn(
   { position, ids, text, isDeflated }: Frame,
   heading: string,
@@ -365,7 +365,7 @@ async function groupIn(
   }
 }
 
-/** Content of a segment's file, empty if the file has been removed. */
+/** Content of the segment's file. Empty if the file has been removed. */
 async function contentOf({ path }: Segment): Promise<Buffer> {
   try {
     return await readFile(path);

@@ -1,4 +1,4 @@
-/** Reads a log's segments while another thread appends to them. Synchronous, because its thread waits for the disk anyway. */
+/** Reads a log's segments while another thread appends to them. Its calls block, which its own thread can afford. */
 import {
   closeSync,
   constants,
@@ -38,9 +38,9 @@ interface OpenFile {
   readonly fd: number;
   heading: string;
   form: number;
-  /** Offset in the file of the next group. */
+  /** Offset in the file at which the next group begins. */
   offset: number;
-  /** Bytes that were read from offset `bytesFrom` on. */
+  /** Bytes of the file that were read last. They begin at offset `bytesFrom`. */
   bytes: Buffer;
   bytesFrom: number;
 }
@@ -67,7 +67,7 @@ export class SegmentReader {
     return this.#segments().map((first) => join(this.#folder, nameOf(first)));
   }
 
-  /** Paths named like segments that are something else: oversized files, or pipes and the like, which would block. */
+  /** Paths with the names of segments that must not be read: oversized files, or pipes and the like, which would block. */
   get otherPaths(): string[] {
     return this.paths.filter((path) => {
       const found = lstatSync(path);
@@ -76,8 +76,8 @@ export class SegmentReader {
   }
 
   /**
-   * Returns the group with the next record. If it is unreadable, returns the group after it. Returns undefined if no further
-   * group has been written. `isEnded` means that nothing is being appended, so an incomplete group is damage.
+   * Returns the group that contains the next record, or the group after it if that one is unreadable. Returns undefined if no
+   * further group has been written. If `isEnded` is true, nothing is being appended, so an incomplete group counts as damage.
    */
   next(isEnded = false): ReadSegmentGroup | undefined {
     for (;;) {
@@ -95,7 +95,7 @@ export class SegmentReader {
     }
   }
 
-  /** Text of a group. Undefined if it is unreadable or ends before the wanted position. */
+  /** The group, with its text. Undefined if it is unreadable or ends before the next record to read. */
   #groupOf(frame: Frame, file: OpenFile): ReadSegmentGroup | undefined {
     const { position, count, form } = frame;
     if (count === 0) [file.heading, file.form] = [textOf(frame) ?? '', form];
@@ -106,14 +106,14 @@ export class SegmentReader {
     return { position, count, text, heading: file.heading, segment: file.first };
   }
 
-  /** Whether the rest of the file contains anything but groups, or the file has no heading. */
+  /** Whether anything but groups follows in the file, or the file has no heading. */
   get hasRest(): boolean {
     const file = this.#file;
     if (file === undefined || fstatSync(file.fd).size === 0) return false;
     return file.heading === '' || restOf(file).some((byte) => byte !== 0);
   }
 
-  /** Path of the file in which damage was found last, or else of the file that is being read. */
+  /** Path of the file in which damage was last found. If there was none, the file that is being read. */
   get path(): string {
     return this.#damaged ?? join(this.#folder, nameOf(this.#file?.first ?? this.position));
   }
@@ -123,7 +123,7 @@ export class SegmentReader {
     this.position = position;
   }
 
-  /** Flushes the file to disk, so that a power cut cannot lose what was read from it. */
+  /** Flushes the file to disk, so that a power cut cannot undo what this reader has read. */
   sync(): void {
     if (this.#file !== undefined) fdatasyncSync(this.#file.fd);
   }
@@ -139,7 +139,7 @@ export class SegmentReader {
     return names.map((name) => Number.parseInt(name, 10)).sort((one, other) => one - other);
   }
 
-  /** Opens the segment that contains the position, or else the first segment after it. */
+  /** Opens the segment that contains the next record to read, or else the first segment. */
   #opened(): OpenFile | undefined {
     const segments = this.#segments();
     const first = segments.findLast((each) => each <= this.position) ?? segments[0];
@@ -154,7 +154,7 @@ export class SegmentReader {
     return { first, fd, heading: '', form: 0, offset: 0, bytes, bytesFrom: 0 };
   }
 
-  /** Flushes the folder, because flushing a file is useless if its name is lost. */
+  /** Flushes the folder to disk, because a flushed file is lost if its name is lost. */
   #syncFolder(): void {
     const fd = openSync(this.#folder, constants.O_RDONLY);
     fsyncSync(fd);
@@ -171,10 +171,10 @@ export class SegmentReader {
     return read();
   }
 
-  /** Continues after damage, or in the next segment. Returns false if there is no further group now. */
+  /** Continues after damage, or in the next segment. Returns false if no further group can be read now. */
   #continue(file: OpenFile, isEnded: boolean): boolean {
     const later = this.#segments().find((first) => first > file.first);
-    // A group may have been written since the file was read.
+    // Look once more, because a group may have been appended since the file was read.
     if (later !== undefined && this.#frameIn(file) !== undefined) return true;
     const isWhole = later === undefined ? !isEnded : later <= this.position;
     if (later !== undefined && !isWhole) this.#damaged = join(this.#folder, nameOf(file.first));
@@ -197,7 +197,7 @@ function restOf(file: OpenFile): Buffer {
   return file.bytes;
 }
 
-/** Skips damage up to the next complete group. Returns false if there is none. */
+/** Skips damage up to the next complete group in the file. Returns false if there is none. */
 function skipTo(file: OpenFile, position: number): boolean {
   const rest = restOf(file);
   for (const frame of framesIn(rest)) {
@@ -208,7 +208,7 @@ function skipTo(file: OpenFile, position: number): boolean {
   return false;
 }
 
-/** Decompresses a group's text. Returns undefined if that fails. */
+/** Decompresses a group's text. Returns undefined if the text is damaged. */
 function textOf({ text, isDeflated }: Frame): string | undefined {
   try {
     return (isDeflated ? inflateRawSync(text, { maxOutputLength: textBytesMax }) : text).toString();

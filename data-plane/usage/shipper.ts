@@ -5,14 +5,14 @@ import { type ReadRows, readUsage, textsIn } from './rows.ts';
 import type { ReadSegmentGroup, SegmentReader } from './segment-reader.ts';
 import { headingIn } from './usage-log.ts';
 
-/** Maximum number of counted rows that are kept in memory until they are shipped. Others are read from the log again. */
+/** Maximum number of counted rows kept in memory until they are shipped. Any others are read from the row log again. */
 const keptRowsMax = 4_000;
 
 /** Consecutive rows of one incarnation, which become one record on the usage log. */
 export interface Shipment {
   readonly incarnation: string;
   readonly bodies: readonly string[];
-  /** Place of the first row in the row log, and the place after the last row. */
+  /** Place of the shipment's first row in the row log, and the place after its last row. */
   readonly of: { readonly from: RowPlace; readonly to: RowPlace };
 }
 
@@ -22,12 +22,12 @@ export class Shipper {
   readonly #file: OutboxFile;
   readonly #reader: SegmentReader;
   readonly #onError: (error: unknown) => void;
-  /** Counted rows in memory that have not been shipped, oldest first. */
+  /** Counted rows that are kept in memory because they have not been shipped yet, oldest first. */
   #kept: ReadRows[] = [];
   #keptRows = 0;
-  /** Group that was read from the log last. */
+  /** Group that was last read from the row log. */
   #read: ReadRows | undefined;
-  /** Rows to ship again, from `at` up to `shipped`. Rows numbered below `n` are left out. */
+  /** Rows to ship again: those from `at` up to `shipped` whose number is at least `n`. */
   #again: { at: RowPlace; readonly incarnation: string; readonly n: number } | undefined;
 
   constructor(file: OutboxFile, reader: SegmentReader, onError: (error: unknown) => void) {
@@ -37,12 +37,12 @@ export class Shipper {
     this.shipped = file.shipped;
   }
 
-  /** Whether more rows have been shipped than the file has stored. */
+  /** Whether more rows have been shipped than the database says. */
   get isAhead(): boolean {
     return this.shipped !== this.#file.shipped;
   }
 
-  /** Keeps counted rows in memory, as long as there is room. */
+  /** Keeps counted rows in memory until they are shipped, as long as there is room. */
   keep(parts: readonly ReadRows[]): void {
     for (const part of parts) {
       if (this.#keptRows + part.rows.length > keptRowsMax) continue;
@@ -57,7 +57,7 @@ export class Shipper {
     this.#again = undefined;
     const shipment = this.#rows(this.shipped, this.#file.taken.taken);
     if (shipment.bodies.length > 0) return shipment;
-    // Skip what is not a row or cannot be read.
+    // Nothing can be shipped up to this place, so skip texts that are not rows or cannot be read.
     if (shipment.of.to.position > this.shipped.position) this.#setShipped(shipment.of.to);
     return undefined;
   }
@@ -74,7 +74,7 @@ export class Shipper {
       this.#keptRows -= this.#kept.shift()?.rows.length ?? 0;
   }
 
-  /** Ships rows again. Returns false if they are no longer kept or have not been shipped yet. */
+  /** Ships an incarnation's rows again. Returns false if they are no longer kept or have not been shipped yet. */
   reship(incarnation: string, n: number): boolean {
     const at = this.#file.marks.findLast((mark) => mark.incarnation === incarnation && mark.n <= n);
     if (at === undefined || at.position >= this.shipped.position) return false;
@@ -88,7 +88,7 @@ export class Shipper {
     this.#reader.close();
   }
 
-  /** Collects rows of one incarnation before `end`. Returns none if the next rows belong to an unwanted incarnation. */
+  /** Collects rows of one incarnation before `end`. Returns none if the next rows belong to another than the wanted one. */
   #rows(
     from: RowPlace,
     end: number,
@@ -131,7 +131,7 @@ export class Shipper {
     return { position: next, incarnation, n, replica };
   }
 
-  /** Group that contains the row at a position, or the first group after it. */
+  /** Group that contains the row at a position, or else the first group after that position. */
   #partAt(at: number): ReadRows | undefined {
     const hasIt = ({ position, rows }: ReadRows) => position <= at && at < position + rows.length;
     const kept = this.#kept.find(hasIt);
@@ -148,13 +148,13 @@ export class Shipper {
     return this.#read;
   }
 
-  /** Rows of a group. If the group belongs to another database, its rows were not counted and are left out. */
+  /** Rows of a group, without those that were never counted because the group belongs to another database. */
   #rowsIn({ position, heading, text }: ReadSegmentGroup): ReadRows {
     const isOwn = headingIn(heading)?.database === this.#file.id;
     return { position, rows: textsIn(text).map((each) => (isOwn ? readUsage(each).row : undefined)) };
   }
 
-  /** Place, with numbering, at which a group's rows begin. Undefined after a gap, where the numbers are unknown. */
+  /** Place at which a group's rows begin, with their numbering. Undefined after a gap, where the numbers are unknown. */
   #placeIn({ position }: ReadRows, at: RowPlace): RowPlace | undefined {
     const from = Math.max(position, at.position);
     const mark = this.#file.marks.find((each) => each.position === from);

@@ -8,14 +8,14 @@ import { headingIn } from './usage-log.ts';
 export class RowBatch {
   taken: TakenPlace;
   records = 0;
-  /** Sums of the counted rows. `settled` also includes the refused rows. */
+  /** Sums of the counted rows. `settled` also includes the rows that were refused. */
   readonly counted = new Sums();
   readonly settled = new Sums();
   readonly marks: RowPlace[] = [];
   readonly faults: string[] = [];
-  /** Rows in parts. Within a part, there is no gap and no new numbering. */
+  /** Rows in parts. Within a part, no position is missing, and the numbering does not begin anew. */
   readonly parts: ReadRows[] = [];
-  /** Segment and replica id of the place where the current numbering began. */
+  /** Segment and replica id for which the current numbering began. */
   marked: string;
   readonly #file: OutboxFile;
 
@@ -45,7 +45,7 @@ export class RowBatch {
     const { replica } = this.#file.ledger;
     const from = Math.max(position, this.taken.taken);
     const mark = `${segment} ${replica}`;
-    // A gap in the positions needs a mark too, because the numbers continue without a gap.
+    // A gap in the positions needs a mark, too, because row numbers have no gap in that place.
     const isMarked = mark !== this.marked || from > this.taken.taken;
     if (isMarked) this.marks.push({ position: from, incarnation, n: nextN, replica });
     this.marked = mark;
@@ -59,7 +59,7 @@ export class RowBatch {
     this.taken = { taken: end, incarnation, nextN };
   }
 
-  /** Adds a row to the sums. Returns the row as JSON, or undefined if it takes no number. */
+  /** Adds a row to the sums. Returns the row as JSON, or undefined if the text gets no number. */
   #count(text: string): string | undefined {
     const { entries, row, fault } = readUsage(text);
     this.settled.add(entries);

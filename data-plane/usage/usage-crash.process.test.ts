@@ -95,7 +95,7 @@ const loaded = `${parts}
 setInterval(() => { for (let count = 1; count <= 6; count++) record(count, seed % 2 === 0); }, 1);
 `;
 
-/** A program that writes whole groups and ends at the given stage of the last one. */
+/** A program that writes whole groups and ends at the given stage of writing the last one. */
 const staged = `${parts}
 const handle = await openFile('/dev/null');
 const files = Object.getPrototypeOf(handle);
@@ -125,7 +125,7 @@ interface Life {
   readonly kept: number;
 }
 
-/** Runs the process until it has recorded this many rows, kills it within the next 10 ms, and returns its output. */
+/** Runs the program until it has recorded `rowsMin` rows, kills it within the next 10 ms, and returns its output. */
 async function liveAndDie(seed: number, rowsMin: number): Promise<Life> {
   const args = ['--input-type=module', '-e', loaded, folder, String(seed)];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -192,7 +192,7 @@ async function rebuild(name: string): Promise<{ totals: PeriodUsage; counts: obj
 }
 
 interface OnLog {
-  /** Row numbers of each incarnation in the order of the log, without repeats. */
+  /** Row numbers of each incarnation in the order of the usage log, without repeats. */
   readonly numbers: ReadonlyMap<string, number[]>;
   /** Numbers of the billed requests of each process, counted from its start. */
   readonly requests: ReadonlyMap<string, number[]>;
@@ -304,7 +304,7 @@ test('Events: deleting the outbox begins a new incarnation, and earlier bills st
 });
 
 test('Events: a fold killed at any moment continues to the same totals', async () => {
-  // A record contains 500 rows, so each killed fold has read at least one record before it is killed.
+  // A record on the usage log contains 500 rows, so each fold has read at least one record before it is killed.
   await liveAndDie(2, 3500);
   await shipRest();
   const folder2 = join(folder, 'usage.db');

@@ -233,7 +233,7 @@ test('if the log is removed under a running process, later rows are counted and 
   await box.record(usageRow({ requestId: 'r-1' }), usageRow({ requestId: 'r-2' }));
   expect(all(box)).toHaveLength(2);
   rmSync(usage(), { recursive: true });
-  // Waits until the outbox has checked that its segment still exists, which it does once a second.
+  // Wait until the outbox has checked that its segment still exists, which it does once a second.
   await new Promise((resolve) => setTimeout(resolve, 1_050));
   await expect(box.record(usageRow({ requestId: 'r-3' }))).rejects.toThrow('removed');
   await box.record(usageRow({ requestId: 'r-3' }), usageRow({ requestId: 'r-4' }));
@@ -246,7 +246,7 @@ test('a backlog larger than memory is shipped in order, and numbers have no gap'
   const rows = Array.from({ length: 700 }, () => usageRow());
   for (let group = 0; group < 20; group++) {
     await box.record(...rows);
-    // Publishes once in between, so that the remaining rows have a gap.
+    // Publish once in between, so that the remaining rows have a gap.
     for (let next = group === 9 && box.outbox.nextShipment(); next; next = undefined)
       box.outbox.markShipped(next);
   }
@@ -292,7 +292,7 @@ test('day-old segments are removed once the usage log has their rows, and not be
   all(box);
   box.flush();
   await append(52 * hourMs);
-  // A power cut could still undo the note that these rows have been published, so they are kept.
+  // These rows are kept, because a power cut could still undo the record that they have been published.
   expect(first()).toBe(0);
   box.flush();
   await append(54 * hourMs);

@@ -1,25 +1,25 @@
 /**
- * Row log of a data folder: usage rows in segment files. The main thread appends to it, and the usage worker reads it. No
- * other file stores the rows. `outbox.db` stores how far they have been counted and shipped.
+ * Row log of a data folder: usage rows in segment files. The main thread appends to the log, and the usage worker reads it.
+ * No other file stores the rows. `outbox.db` stores only how far they have been counted and shipped.
  */
 import { join } from 'node:path';
 import { dayMs } from '../../schemas/durations.ts';
 import { wallClockMs } from '../../shared/runtime/clock.ts';
 import { SegmentLog } from './segment-log.ts';
 
-/** Size of a segment in bytes: twice what the rows that may wait for the database need. */
+/** Size of a segment in bytes: twice the size of all rows that may wait for the database. */
 const segmentBytes = 2 * 1024 * 1024;
 const bytesMax = 1024 * 1024 * 1024;
 
-/** Says for which database and by which process the rows in a segment were written. */
+/** Identifies the database that counts the rows in a segment, and the process that wrote them. */
 export interface RowsHeading {
-  /** Id of the database, `outbox.db`. */
+  /** Id of the database that counts the rows (`outbox.db`). */
   readonly database: string;
-  /** Id of the process start that recorded the rows. */
+  /** Id of the process start during which the rows were recorded. */
   readonly incarnation: string;
 }
 
-/** Says where a process must continue the row log. */
+/** Place at which a process must continue the row log. */
 export interface LogStart {
   readonly folder: string;
   readonly heading: RowsHeading;
@@ -28,7 +28,7 @@ export interface LogStart {
 }
 
 export interface UsageGroup {
-  /** Rows as JSON, each followed by a comma and a line break. */
+  /** Usage rows as JSON, each followed by a comma and a line break. */
   readonly rows: string;
   readonly count: number;
 }
@@ -38,8 +38,8 @@ export function usageFolderOf(outboxPath: string): string {
 }
 
 /**
- * Opens the row log for appending. Segments that are already on the usage log are removed once they are a day old, or when
- * the log is too large. `keptFrom` returns the position from which rows must be kept.
+ * Opens the row log for appending. Segments whose rows are all on the usage log are removed once they are a day old, or when
+ * the row log is too large. `keptFrom` returns the position from which rows must be kept.
  */
 export function openUsageLog({ folder, heading, from }: LogStart, keptFrom: () => number): SegmentLog {
   const options = { heading: JSON.stringify(heading), from, keptFrom, segmentBytes, bytesMax };
@@ -53,7 +53,7 @@ export function append(log: SegmentLog, { rows, count }: UsageGroup): Promise<vo
   return log.append(group, performance.now());
 }
 
-/** Parses the heading of a segment, or returns undefined if the text is not one. */
+/** Parses the heading of a segment. Returns undefined if the text is not a heading. */
 export function headingIn(text: string): RowsHeading | undefined {
   try {
     return JSON.parse(text) as RowsHeading;

@@ -17,14 +17,14 @@ import {
   type UsageWorkerRequest,
 } from './worker-messages.ts';
 
-/** Minimum time in ms before the rows of an incarnation are shipped again, because a shipment takes time to arrive. */
+/** Minimum time in ms until an incarnation's rows are shipped again, because the last shipment takes time to arrive. */
 const reshipIntervalMs = 5_000;
 
 export interface UsageWorkerParts {
   readonly outbox: Outbox;
-  /** Returns the sum that other gateways have counted. */
+  /** Returns the sum that all other gateways have counted under this key. */
   readonly others: (key: string) => Sum;
-  /** Receives the limits of accounts. They determine when counters are published. */
+  /** Called with the limits of accounts, because a counter near its limit must be published sooner. */
   readonly onLimits: (limits: readonly AccountLimit[]) => void;
   readonly live: () => number;
   readonly counts: Readonly<CounterFeedCounts>;
@@ -34,9 +34,9 @@ export interface UsageWorkerParts {
 export class UsageWorker {
   readonly #options: UsageWorkerParts;
   readonly #ownIncarnations: ReadonlySet<string>;
-  /** Time at which the rows of an incarnation were last shipped again, in monotonic ms. */
+  /** Time at which each incarnation's rows were last shipped again, in monotonic ms. */
   readonly #reshippedMs = new Map<string, number>();
-  /** Accounts whose totals the main thread wants to know. */
+  /** Accounts whose totals the main thread has requested, by key. */
   readonly #asked = new Map<string, Account>();
   #isOpen = false;
 
@@ -72,7 +72,7 @@ export class UsageWorker {
     if (this.#isOpen && accounts.length > 0) this.#postTotals([], accounts);
   }
 
-  /** Ships rows again that the usage log acknowledged but lost. The outbox still has them. */
+  /** Ships rows again that the usage log acknowledged but has lost. The outbox still has them. */
   onGaps(gaps: readonly UsageGapEntry[]): void {
     for (const [incarnation, next] of gaps) this.#reship(incarnation, next);
   }

@@ -7,12 +7,12 @@ import type { SegmentLog } from './segment-log.ts';
 import { append } from './usage-log.ts';
 import type { AccountLimit, UsageWorkerRequest } from './worker-messages.ts';
 
-/** Time in ms during which rows are collected into a group. Including the timer's delay, a row is written within 10 ms. */
+/** Time in ms for which rows are collected into a group. Even with the timer's delay, a row is written within 10 ms. */
 const groupMs = 7;
-/** Time in ms, or number of rows, after which the worker is told of written rows. It counts them in one transaction. */
+/** After so many ms or rows, the usage worker is told of the written rows, which it then counts in one transaction. */
 const gatherMs = 100;
 const gatherRowsMax = 500;
-/** Pause in ms after a failed write. */
+/** Pause in ms after a write that failed. */
 const retryMs = 1_000;
 
 export interface UsageWriterOptions {
@@ -21,12 +21,12 @@ export interface UsageWriterOptions {
 }
 
 export class UsageWriter {
-  /** Number of rows of this process that are in the log. */
+  /** Number of rows of this process that are in the row log. */
   keptRows = 0;
   readonly #options: UsageWriterOptions;
-  /** Position in the log of this process's first row. */
+  /** Position of this process's first row in the row log. */
   #from: number | undefined;
-  /** Rows that are not part of any write yet, as text. */
+  /** Rows that no write contains yet, as text. */
   #rows = '';
   #count = 0;
   #isUrgent = false;
@@ -35,11 +35,11 @@ export class UsageWriter {
   #writing: Promise<void> | undefined;
   #groupTimer: NodeJS.Timeout | undefined;
   #isFailing = false;
-  /** Number of rows in the log that the worker has not been told of yet. */
+  /** Number of rows in the row log of which the usage worker has not been told yet. */
   #unsent = 0;
   #sendTimer: NodeJS.Timeout | undefined;
   #isClosed = false;
-  /** Limit (with adjustments) and tokens for each account whose rows the worker has not been told of. */
+  /** Limit, including adjustments, and tokens of each account with rows of which the worker has not been told. */
   readonly #limits = new Map<string, { readonly limit: number | null; readonly tokens: number }>();
   #onWritten: () => void = () => undefined;
   #post: (request: UsageWorkerRequest) => void = () => undefined;
@@ -48,23 +48,23 @@ export class UsageWriter {
     this.#options = options;
   }
 
-  /** Number of this process's rows before a position in the log. */
+  /** Number of this process's rows that come before a position in the row log. */
   rowsBefore(position: number): number {
     return Math.max(0, position - (this.#from ?? position));
   }
 
-  /** Number of rows that may not be in the log yet. */
+  /** Number of rows that may not be in the row log yet. */
   get unkeptRows(): number {
     return this.#count + this.#inWrite;
   }
 
-  /** Sets the function that sends requests to the usage worker, and the one called after every write, even a failed one. */
+  /** Sets the function that sends requests to the usage worker, and the one to call after every write, even a failed one. */
   start(post: (request: UsageWorkerRequest) => void, onWritten: () => void): void {
     this.#post = post;
     this.#onWritten = onWritten;
   }
 
-  /** Adds a row, given as JSON. If it is urgent, the worker is told of it as soon as it is written. Never throws. */
+  /** Adds a row, given as JSON. The worker is told of an urgent row as soon as it is written. Never throws. */
   add(row: string, isUrgent: boolean): void {
     this.#rows += `${row},\n`;
     this.#count++;
@@ -72,14 +72,14 @@ export class UsageWriter {
     if (this.#writing === undefined) this.#groupTimer ??= setTimeout(() => this.#begin(), groupMs);
   }
 
-  /** Stores an account's limit and adds a row's tokens. Returns the number of tokens that the worker does not know of. */
+  /** Stores an account's limit and adds `tokens`. Returns the account's tokens of which the worker has not been told yet. */
   useLimit(key: string, limit: number | null, tokens: number): number {
     const sum = (this.#limits.get(key)?.tokens ?? 0) + tokens;
     this.#limits.set(key, { limit, tokens: sum });
     return sum;
   }
 
-  /** Resolves when all rows so far are in the log and the worker has been told, or when a write has failed. */
+  /** Resolves when all rows so far are in the row log and the worker has been told, or when a write has failed. */
   async sendAll(): Promise<void> {
     await this.#writing;
     this.#begin();
@@ -87,7 +87,7 @@ export class UsageWriter {
     this.#send();
   }
 
-  /** Writes the remaining rows and closes the log. Never rejects. */
+  /** Writes the remaining rows and closes the row log. Never rejects. */
   async close(): Promise<void> {
     await this.sendAll();
     this.#isClosed = true;

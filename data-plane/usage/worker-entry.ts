@@ -6,7 +6,7 @@ import type { UsageWorkerEvent } from './worker-messages.ts';
 
 const port = parentPort;
 if (port) {
-  // End only this thread. The main thread then logs the error and ends the process.
+  // End only this thread, whose error the main thread then logs before it ends the process.
   process.on('uncaughtException', (error: unknown) => {
     port.postMessage({ kind: 'ended', fault: faultFields(error) } satisfies UsageWorkerEvent);
     process.exit(1);

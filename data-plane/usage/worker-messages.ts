@@ -1,6 +1,6 @@
 /**
- * Messages between the main thread and the usage worker. Their order matters: a total is valid from its message until the
- * next message about the same account.
+ * Messages between the main thread and the usage worker. Their order matters, because a total is valid until the next message
+ * about the same account.
  */
 import { type CounterEntry, visitorPrefix, visitorsSubject } from '../../schemas/records/limits.ts';
 import type { UsageRow } from '../../schemas/records/usage.ts';
@@ -9,13 +9,13 @@ import type { FaultFields } from '../../shared/runtime/fault.ts';
 import type { LoggedLine } from '../../shared/runtime/logger.ts';
 import type { LogStart } from './usage-log.ts';
 
-/** Subject and period: an organisation's billing period, a visitor's month, or a day of a network or of all visitors. */
+/** A subject and a period: an organisation's billing period, a visitor's month, or a network's or all visitors' day. */
 export interface Account {
   readonly subject: string;
   readonly period: string;
 }
 
-/** Amount of an account: turns for a visitor or network, tokens for all others. */
+/** Amount used of an account: turns for a visitor or network, tokens for all others. */
 export type Amount = readonly [account: Account, amount: number];
 
 /** Maximum amount that an account may use in its period, or null if it has no limit. */
@@ -27,7 +27,7 @@ export type UsageWorkerRequest =
   | { readonly kind: 'written'; readonly position: number; readonly limits: readonly AccountLimit[] }
   /** Requests the total of an account. The reply is `totals`, now and whenever the total changes. */
   | { readonly kind: 'total'; readonly account: Account }
-  /** Says that the main thread has dropped all totals. Only those requested from now on are sent. */
+  /** Says that the main thread has dropped all totals. The worker must only send those that are requested from now on. */
   | { readonly kind: 'forget' }
   /** Ships the remaining rows, for at most two seconds, and closes the files. The reply is `closed`. */
   | { readonly kind: 'close' };
@@ -39,7 +39,7 @@ export type UsageWorkerEvent =
   /** Says why the worker could not be opened. Sent instead of `opened`. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
   | UsageWorkerState
-  /** `totals` contains new totals of all gateways. They include this gateway's `settled` amounts, unless dropped. */
+  /** New totals over all gateways. They include the `settled` amounts of this gateway, except those that were refused. */
   | { readonly kind: 'totals'; readonly settled: readonly Amount[]; readonly totals: readonly Amount[] }
   | ({ readonly kind: 'log' } & LoggedLine)
   /** Says that the worker has failed. Its thread ends. */
@@ -56,7 +56,7 @@ export interface UsageWorkerState {
   readonly live: number;
   /** Number of counted rows that are not known to be on the usage log. */
   readonly unshipped: number;
-  /** Whether usage can no longer be recorded safely. */
+  /** Whether the worker can no longer record usage safely. */
   readonly isFull: boolean;
   /** Number of counter records that were published, and of invalid ones that were received. */
   readonly countersPublished: number;
@@ -83,18 +83,18 @@ type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & VisitFacts;
 
 /** Facts about a visitor's request that counters need, but usage rows do not contain. */
 export interface VisitFacts {
-  /** Time that determines the periods in which the request counts, in ms since 1970. Defaults to the time of completion. */
+  /** Time in ms since 1970 that determines the periods in which the request counts. The default is its completion. */
   readonly admittedMs?: number | undefined;
-  /** Set if the answer is incomplete. It leaves no row and uses no visitor's turn, but its tokens and network turn count. */
+  /** Set if the answer is incomplete. It then leaves no row or visitor's turn, but tokens and the network's turn count. */
   readonly unfinished?: true | undefined;
 }
 
-/** Account that counts the turns of a network on a UTC day. */
+/** Account for the turns of a network on a UTC day. */
 export function accountOfNetwork(network: string, atMs: number): Account {
   return { subject: visitorPrefix + network, period: new Date(atMs).toISOString().slice(0, 10) };
 }
 
-/** Sums that a usage row adds to the counters. None unless the pool served the request. */
+/** Sums that a usage row adds to the counters. There are none unless the pool served the request. */
 export function entriesOf(
   row: Omit<CountedUsage, keyof VisitFacts>,
   { admittedMs, unfinished }: VisitFacts,
@@ -112,14 +112,14 @@ export function entriesOf(
     turns,
   ];
   return [
-    // Add no entry if the visitor has used no turn, because it would push out a more recent visitor's entry.
+    // Add no entry for a visitor who has used no turn, because it would push out a more recent visitor's entry.
     ...(unfinished ? [] : [entry(accountOfVisitor(visitor, atMs), 1)]),
     ...(network === undefined ? [] : [entry(accountOfNetwork(network, atMs), 1)]),
     entry(accountOfVisitors(atMs), unfinished ? 0 : 1),
   ];
 }
 
-/** Amounts by which a usage row reduces allowances. */
+/** Amounts that a usage row takes from allowances. */
 export function amountsOf(row: CountedUsage): Amount[] {
   return entriesOf(row, row).map(([subject, period, tokens, turns]) => [
     { subject, period },
@@ -127,7 +127,7 @@ export function amountsOf(row: CountedUsage): Amount[] {
   ]);
 }
 
-/** Part of a sum that an account counts: turns for a visitor or network, tokens for all others. */
+/** The part of a sum that an account counts: turns for a visitor or network, tokens for all others. */
 export function amountIn(subject: string, { tokens, turns }: Sum): number {
   return subject.startsWith(visitorPrefix) ? turns : tokens;
 }
