@@ -97,7 +97,7 @@ function lockBackup(dir: string, folder: string): { release(): void } {
       next: 'choose an empty folder, or that of an earlier backup',
     });
   try {
-    // Create the file here, because SQLite would give it default permissions.
+    // Create the file here with restricted permissions, because SQLite would use the default ones.
     closeSync(openSync(join(dir, lockName), 'a', 0o600));
     return lockFile(join(dir, lockName));
   } catch (error) {

@@ -68,7 +68,7 @@ export async function* readSegment(
 export async function copyDatabase(from: string, dir: string, file: string): Promise<BackupFile> {
   const part = join(dir, file + partSuffix);
   await rm(part, { force: true });
-  // Create the file here, because SQLite would give it default permissions.
+  // Create the file here with restricted permissions, because SQLite would use the default ones.
   await (await open(part, 'wx', 0o600)).close();
   const db = openDatabase(from, { durability: 'normal', readOnly: true });
   try {

@@ -320,7 +320,7 @@ function replaceLostCounters(path: string, totals: readonly PoolTotal[], counted
   const state = new CounterState();
   const replica = { id: rowsReplica, process: randomUUID(), name: undefined, ownMs: 0, anyMs: 0 };
   state.restore(replica, entries);
-  // Create the file here, because SQLite would let other users read it.
+  // Create the file here with restricted permissions, because SQLite would let other users read it.
   writeFileSync(path, '', { flag: 'wx', mode: 0o600 });
   const copy = openCounterCopy(path);
   try {

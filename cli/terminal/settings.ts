@@ -1,7 +1,7 @@
 /**
  * Finds the control plane's address and token: in options, then the environment, then the context file of `headgate dev`. A
- * context's token is sent only to that context's control plane. A discovered context's address never receives any other
- * token.
+ * context file's token is sent only to that file's control plane. If the file was found rather than named by the user, its
+ * control plane never receives any other token.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
