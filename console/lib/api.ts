@@ -1,6 +1,6 @@
 /**
  * Calls the control plane with JSON. The session cookie authenticates each call. The room `console/lib` contains the
- * console's calls, live data and formatting. It must not decide permissions, because only the control plane does.
+ * console's calls, live data and formatting. The room must not decide permissions, because only the control plane does.
  */
 import type { OperationAnswer, OperationInput } from '../../schemas/admin/admin.ts';
 import { type OperationName, operationRoute, resolvePath } from '../../schemas/admin/admin-routes.ts';

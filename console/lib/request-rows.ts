@@ -8,7 +8,7 @@ const repeatedAmong = 2000;
 export interface Rows {
   /** Rows, newest first. */
   readonly items: readonly RequestRow[];
-  /** Cursor for reading earlier rows, or undefined if there are none. */
+  /** Cursor for reading earlier rows, or undefined if there are no earlier rows. */
   readonly next: string | undefined;
   /** Whether the oldest rows were dropped to make room for newer ones. */
   readonly hasDropped: boolean;
@@ -27,7 +27,7 @@ export function withArrived(shown: Rows | undefined, arrived: RequestsMessage, i
   const all = fresh.length === 0 ? shown.items : [...fresh, ...shown.items];
   const hasDropped = shown.hasDropped || all.length > rowsMax;
   return {
-    // The same list is kept if nothing is new, so that the rows are not measured again.
+    // Keep the same list if there are no new rows, so that the table does not measure its rows again.
     items: all.length > rowsMax ? all.slice(0, rowsMax) : all,
     // Drop the cursor, because reading on from it would skip the dropped rows.
     next: hasDropped ? undefined : shown.next,

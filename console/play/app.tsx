@@ -1,6 +1,6 @@
 /**
  * Playground page. It shows a conversation and the remaining free turns, and accepts an API key. The room `console/play` is
- * for visitors without an account. It must never store messages or keys.
+ * for visitors without an account. Its page must never store messages or keys.
  */
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
@@ -28,7 +28,7 @@ export function App(): JSX.Element {
     const content = draft.trim();
     if ([content, target.model].includes('') || talk.isBusy) return;
     setDraft('');
-    // The message is restored only if the user has not typed another one meanwhile.
+    // A refused message returns to the field, unless the user has typed another one meanwhile.
     if (!(await talk.ask(target, content, parameters))) setDraft((now) => (now === '' ? content : now));
   };
   const again = (): void => void talk.again(target, parameters);

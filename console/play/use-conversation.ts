@@ -58,7 +58,7 @@ function useVisitor(report: (fault: TurnFault | undefined) => void) {
         };
       });
     } catch (error) {
-      // A gateway lacks this endpoint only if its playground does not serve visitors.
+      // A gateway lacks the endpoint for visitors only if its playground does not serve visitors.
       if (error instanceof CallError && error.type === 'NotFoundError') setClosed(true);
       else report(toFault(error));
     }
@@ -82,7 +82,7 @@ function oncePerFrame(show: (progress: Progress) => void) {
       latest = progress;
       frame ??= requestAnimationFrame(draw);
     },
-    /** Shows the latest progress at once, because browsers draw no frames for hidden tabs. */
+    /** Shows the latest progress without waiting for a frame, because browsers draw none for hidden tabs. */
     end(): Partial<Progress> | undefined {
       if (frame !== undefined) cancelAnimationFrame(frame);
       draw();
