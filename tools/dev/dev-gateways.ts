@@ -31,7 +31,7 @@ interface Starting {
   readonly onEnd: (name: string, how: string) => void;
 }
 
-/** Starts one gateway and resolves once it is ready. Its entry in `closers` stops it, even if it never becomes ready. */
+/** Starts a gateway and resolves once it is ready. Adds a closer that stops the gateway, even if it is never ready. */
 export async function startChild(
   plan: GatewayPlan,
   { gatewayToken, onEnd }: Starting,

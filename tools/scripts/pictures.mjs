@@ -1,5 +1,5 @@
-// Creates the pictures of the README (docs/pictures/*.png) and the section between its two marks, both from the demo fleet.
-// Run `npm run build && npm run pictures`. It needs /usr/bin/chromium.
+// Creates the README's pictures (docs/pictures/*.png) and the section between the README's two marks, both from the demo
+// fleet. Run `npm run build && npm run pictures`. It needs /usr/bin/chromium.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';

@@ -78,7 +78,7 @@ const files = first.files.map((file) => again.get(file) ?? file);
 for (const file of failing)
   print(again.get(file) === undefined ? 'failed' : 'passed only when run alone', file);
 print('failed', { file: '(the run)', failures: first.unhandled });
-// A failing status counts as a failure even if no test explains it, which happens if a suite cannot run here.
+// A failing exit status counts as a failure even if no test explains it, which happens if a suite cannot run here.
 const isUnexplained =
   first.status !== 0 && (failing.length + first.unhandled.length === 0 || first.status !== 1);
 if (isUnexplained) console.log(`failed: (the run): status ${first.status}`);

@@ -11,12 +11,10 @@ export interface Loose {
   readonly function?: unknown;
 }
 
-/** True for a JSON object, false for any other JSON value. */
 export function isRecord(value: unknown): value is Loose {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Returns the value if it is an integer, otherwise undefined. */
 export function integer(value: unknown): number | undefined {
   return typeof value === 'number' && Number.isInteger(value) ? value : undefined;
 }

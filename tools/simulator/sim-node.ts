@@ -96,7 +96,7 @@ export class SimNode {
     const { port = 0 } = this.#options;
     const address = await listen(this.server, { host: this.host, port }, { bind: '--bind', port: '--port' });
     this.#port = address.port;
-    // Ignore errors. If no file descriptor is left to accept a connection, nothing else is affected.
+    // Ignore errors, because a connection that cannot be accepted for lack of file descriptors affects nothing else.
     this.server.on('error', () => {});
   }
 

@@ -10,7 +10,7 @@ export function cpuMicroseconds(pid: number): number {
   return ((Number(fields[11]) + Number(fields[12])) / ticksPerSecond) * 1e6;
 }
 
-/** Returns the CPU time of a process's running threads so far, in µs. It is precise enough for work of less than 10 ms. */
+/** Returns the CPU time of a process's running threads so far, in µs, precisely enough for work of less than 10 ms. */
 export function threadMicroseconds(pid: number): number {
   const nanoseconds = readdirSync(`/proc/${pid}/task`).map((thread) =>
     Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]),

@@ -81,7 +81,7 @@ function pickOrganisation(traffic: Traffic): number {
   return Math.floor(Math.random() * traffic.organisations);
 }
 
-/** Generates counter records: `warm` ones until each peer has published all its counters, then those to measure. */
+/** Generates counter records: first `warm` ones, until each peer has published all its counters, then those to measure. */
 export function counterRecords(traffic: Traffic, seconds: number) {
   const { peers, requestsPerSecond } = traffic;
   const startMs = Date.now() - 130_000;
