@@ -21,7 +21,7 @@ const isGateway = ({ kind }: Listener): boolean => kind === 'api' || kind === 's
  * large body.
  */
 const heldMiBMax = (listener: Listener): number => (isGateway(listener) ? 300 : 150);
-/** Number of bodies of 8 MiB that a gateway reads: those that fit into 64 MiB, and one that may exceed them. */
+/** Number of 8 MiB bodies that a gateway reads: eight that fit into an organisation's 64 MiB, and one that may exceed it. */
 const bodiesOfShare = 9;
 
 const fleet = new ListenerFleet({ isMetered: true });

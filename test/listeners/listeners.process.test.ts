@@ -47,7 +47,7 @@ function isSocket(path: string): boolean {
   try {
     return readlinkSync(path).startsWith('socket:');
   } catch {
-    // The descriptor has been closed meanwhile.
+    // The descriptor was closed after the folder was listed.
     return false;
   }
 }
@@ -94,7 +94,7 @@ describe.each(listenerNames)('%s', (name) => {
     const listener = fleet.listener(name);
     held.set(name, { open: await openConnections(listener), sockets: socketsOf(listener) });
     for (const stage of stages) {
-      // Resets immediately, some event loop turns later, or once the answer has begun.
+      // Resets the connection immediately, some event loop turns later, or once the answer has begun.
       for (const turns of [0, 0, 1, 4, 16, 'answer'] as const) {
         const handshake = stage.bare === undefined;
         const peer = await RawPeer.open(listener.endpoint, { handshake });

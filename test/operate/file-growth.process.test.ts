@@ -31,7 +31,7 @@ test('after ten thousand commits and at all times before, every file is within i
   const log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
   const append = (from: number, to: number) =>
     Promise.all(records.slice(from, to).map(({ value, signature }) => log.append(value, signature)));
-  // No node exists yet, because the control plane would put a commit about the node between the prepared commits.
+  // Do not create a node yet, because the control plane would put a commit about the node between the prepared commits.
   await append(0, 1);
   const plane = await fleet.serve<Plane['ready']>('control-plane', 'plane');
   const gateway = await fleet.serve<GatewayProcess['ready']>('gateway', 'gateway');

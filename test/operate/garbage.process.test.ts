@@ -1,8 +1,8 @@
 /**
- * Tests that requests leave no garbage in a gateway's old space. Objects that outlive their request are copied there, and
- * only a full garbage collection frees them, so latency has long tails and the process grows. The causes are hard to see in
- * code: an object literal that begins with a spread and adds a field, a closure assigned to a property, a map that loses its
- * last entry with each request (docs/performance.md).
+ * Tests that requests leave no garbage in the old space of a gateway's heap. Objects that outlive their request are copied to
+ * that space, and only a full garbage collection frees them, so latency has long tails and the process grows. The causes are
+ * hard to see in code: an object literal that begins with a spread and adds a field, a closure assigned to a property, a map
+ * that loses its last entry with each request (docs/performance.md).
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type GatewayProcess, model, ProcessFleet } from '../support/process-fleet.ts';

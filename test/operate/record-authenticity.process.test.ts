@@ -263,7 +263,7 @@ test('the same records count with the gateway token’s MAC', async () => {
   }
   await until(async () => ((await limits()).concurrency.inFlight ?? 0) >= 100, 30_000);
   await until(async () => Number((await usage())['totalTokens']) >= forgedTokens, 30_000);
-  // The usage counters of limits must follow too, because limits do not use the rows.
+  // The usage counters of limits must rise as well, because limits do not use the rows.
   await until(async () => (await used()) >= before + forgedTokens, 30_000);
   await until(async () => {
     const { items } = await fleet.admin(plane).call('GET', '/gateways');

@@ -168,7 +168,7 @@ test('expired keys are deleted in several commits, even if the control plane is 
     await plane.end('SIGKILL');
     if (counts.at(-1) === 0) break;
   }
-  // Each commit forgets 500 keys, so the count must fall in such steps.
+  // Each commit forgets 500 keys, so the count must fall in steps of 500.
   expect(counts.every((count) => count === 0 || (keys - count) % 500 === 0)).toBe(true);
   expect(counts.length).toBeGreaterThan(1);
   const forgotten = await forgottenKeys();

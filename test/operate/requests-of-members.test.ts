@@ -167,7 +167,7 @@ test('a cursor reveals no request count, cannot be forged, and leads to the next
   expect(second.items[0]?.request).not.toBe(first.items[0]?.request);
   const made = Buffer.from(JSON.stringify({ 'gateway-1': 3 })).toString('base64url');
   expect((await request(`/requests?organisation=acme&next=${made}`, 'ana')).status).toBe(400);
-  // The cursor is refused for another organisation and with another filter.
+  // A list's cursor is refused for another organisation and with another filter.
   for (const query of ['organisation=birch', 'organisation=acme&outcome=refused', 'slower-than=1s'])
     expect((await request(`/requests?${query}&next=${next}`)).status).toBe(400);
   expect((await request(`/requests?organisation=birch&next=${next}`, 'ana')).status).toBe(403);

@@ -254,8 +254,8 @@ test.each(Object.keys(processes) as (keyof typeof processes)[])(
       const pid = started.child.pid ?? 0;
       const before = listeningPorts(pid);
       for (let times = 0; times < 3; times++) started.child.kill('SIGUSR1');
-      // After this signal, Node would by default start a thread that opens the debugger and announces it on standard error.
-      // Gives the thread time to do so.
+      // After SIGUSR1, Node would by default start a thread that opens the debugger and announces it on standard error. Gives
+      // the thread time to do so.
       await new Promise((resolve) => setTimeout(resolve, 500));
       expect(started.stderr()).not.toContain('Debugger');
       expect(listeningPorts(pid)).toEqual(before);

@@ -1,6 +1,6 @@
 /**
- * Tests log signatures as docs/security.md describes them. An API key has an effect only on a signed log, signers can change
- * while a gateway follows, and a pin protects against an outsider who can write to the topic.
+ * Tests log signatures as docs/security.md describes them. On a signed log, everyone skips what outsiders write, such as
+ * forged keys. Signers can change while a gateway follows. A pin protects against a log that an outsider has signed.
  */
 
 import { renameSync } from 'node:fs';

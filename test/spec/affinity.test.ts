@@ -153,7 +153,7 @@ test('one organisation’s requests make nothing faster for another', async () =
     if (i === 0) expect(cached).toBe(0);
   }
   const salts = new Set(bodiesOf('spread').map(({ cache_salt }) => cache_salt));
-  // Each organisation has one salt, which is the same at both gateways.
+  // Two organisations sent requests. Each has one salt, which is the same at both gateways.
   expect(salts.size).toBe(2);
   for (const salt of salts) expect(salt).toMatch(/^[\w-]{43}$/);
 });

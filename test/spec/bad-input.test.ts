@@ -546,7 +546,7 @@ test('Connections: hundreds that are opened and abandoned have no effect', async
       return new Promise((resolve) => socket.on('close', resolve));
     }),
   );
-  // Waits for the requests that the gateway had begun before their clients left.
+  // Waits until the gateway has logged the requests that it had begun before their clients left.
   await vi.waitUntil(() => logged.includes('"msg":"request"', before), { interval: 5, timeout: 5000 });
   await vi.waitUntil(() => fleet.nodes['acme-1'].stats().inFlight === 0, { interval: 5, timeout: 5000 });
 });

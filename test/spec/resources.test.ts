@@ -81,7 +81,7 @@ test('API key 1, Authentication 11: keys share one prefix and one length, and en
   const [first = ''] = values;
   const host = stackHost('otter');
   expect((await call({ port, key: first, host })).status).toBe(200);
-  // Changing any single character of the body invalidates the checksum.
+  // Changing any single character of the key's body invalidates the checksum in the key.
   for (let at = 3; at < first.length; at += 6) {
     const changed = first.slice(0, at) + (first[at] === 'a' ? 'b' : 'a') + first.slice(at + 1);
     expectRefusal(await call({ port, key: changed, host }), 'Unauthorized');

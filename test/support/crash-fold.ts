@@ -42,7 +42,7 @@ function copyTo(path: string, n: number): void {
     if (existsSync(path + suffix)) execFileSync('cp', [path + suffix, `${path}.${n}${suffix}`]);
 }
 
-/** Counts every statement that may write, including those within one `exec`, and calls `act` before each. */
+/** Counts every statement that may write, including those within one `exec`, and calls `act` before each of them. */
 function beforeEach(act: (n: number) => void): () => number {
   let count = 0;
   const step = (): void => act(++count);

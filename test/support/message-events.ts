@@ -1,7 +1,7 @@
 /**
  * Reads the event stream of a message as a strict client would, and throws at the first violation of this grammar:
  * message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop. Shares no code
- * with the writer of such streams, so it can check our streams as well as those captured from engines.
+ * with the product's writer of such streams, so it can check the product's streams as well as those captured from engines.
  */
 
 export interface ReadMessage {

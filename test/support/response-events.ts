@@ -1,7 +1,7 @@
 /**
  * Reads the event stream of a response as a strict client would, and throws at the first violation of this grammar:
  * response.created response.in_progress (output_item.added … output_item.done)* (response.completed | response.incomplete).
- * Shares no code with the writer of such streams.
+ * Shares no code with the product's writer of such streams, so it can check that writer.
  */
 type Fields = Readonly<Record<string, unknown>>;
 

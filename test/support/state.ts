@@ -32,7 +32,7 @@ type KeyRow = RowOf<'api_key'> | undefined;
 
 interface PlannedResult {
   readonly events: readonly KnownEvent[];
-  /** Returns the command's answer. Call it only after the state has folded the events. */
+  /** Returns the command's answer. Call it only after the state has folded the command's events. */
   readonly result: () => object;
 }
 

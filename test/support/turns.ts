@@ -2,9 +2,7 @@
  * Finds waits that do not wait. If a loop awaits a promise that settles at once, the event loop never turns, so it no longer
  * serves timers, sockets or signals. This file counts how many promises settle between two turns of the event loop.
  */
-/**
- * Largest number of promises that may settle in one turn of the event loop. Only a loop that does not really wait exceeds it.
- */
+/** Largest number of promises that may settle in one turn of the event loop. Only a loop without a real wait exceeds it. */
 const settledPerTurnMax = 200;
 
 export class TurnCounter {

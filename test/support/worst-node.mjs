@@ -33,7 +33,7 @@ const rawAnswer = (headLines, trailerLines) => {
 const shortLines = 'a:b\r\n'.repeat(200_000);
 const foldedLine = `a:b${'\r\n c'.repeat(200_000)}\r\n`;
 
-/** Created at the start, so that creating them later does not delay probes. */
+/** Answers are created at the start, so that creating them later does not delay probes. */
 const answers = {
   text: answerOf('a'.repeat(30 * MiB)),
   escapes: answerOf('"\\'.repeat(7 * MiB)),
