@@ -54,7 +54,7 @@ const refusedPauseMsMax = 30_000;
 const lastedMsMin = 3000;
 const releasedMsMax = 5000;
 const closeMsMax = 1000;
-/** Maximum random pause in ms before reconnecting. It spreads out the agents of a failed replica. */
+/** Maximum random pause in ms before reconnecting, so that the agents of a failed replica do not all reconnect at once. */
 const spreadMs = 500;
 const unauthorisedStatus = 401;
 

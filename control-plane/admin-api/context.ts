@@ -31,7 +31,7 @@ import type { UsageReader } from '../usage/usage-store.ts';
 import type { AttemptLimit } from './attempt-limit.ts';
 import type { Drain } from './drain.ts';
 
-/** All parts that the routes use. Each file of routes declares which of these it needs. */
+/** All parts of a replica that the routes use. Each file of routes declares which of these it needs. */
 export interface AdminContext {
   readonly replica: string;
   readonly snapshot: Snapshot;

@@ -194,7 +194,7 @@ async function muteGateways(context: DoctorContext, client: AbortSignal): Promis
   return new Set(unanswered);
 }
 
-/** Collects the facts of all groups, except those about the caller's machine. */
+/** Collects the facts for all groups of checks, except those about the caller's machine. */
 export async function collectFacts(context: DoctorContext, reader: PastReader): Promise<DoctorFacts> {
   const { past, dataDir, listener } = context;
   const nowMs = wallClockMs();

@@ -28,10 +28,10 @@ type Context = Pick<
   GatewayQuestions | 'snapshot' | 'past' | 'traffic' | 'gauges' | 'onCommits'
 >;
 
-/** Minimum number of served requests to judge by. `shareMax` is the share that may be refused without force. */
+/** Minimum number of served requests for a judgement. `shareMax` is the share of them that a command may refuse unforced. */
 const requestsMin = 100;
 const shareMax = 0.01;
-/** Time in ms for which all commands share one sample, unless it is too small or a gateway did not answer. */
+/** Time in ms for which all commands share one sample of requests, unless it is too small or a gateway did not answer. */
 const sampleMs = 10_000;
 /** Time limit in ms for computing an effect. Gateways get five seconds of it to answer, and the history gets the rest. */
 const timeoutMs = 10_000;
@@ -44,7 +44,7 @@ interface GuardedCommand {
   readonly used: CommandContext['used'];
 }
 
-/** Events that were judged, and the position of the state on which they were judged. */
+/** Events that the guard has judged, and the position of the state on which it judged them. */
 export interface CheckedEffect {
   readonly events: string;
   readonly position: number;
@@ -59,7 +59,7 @@ export class EffectGuard {
   readonly #context: Context;
   /** Position of the last commit that may have changed the effect of a command. */
   #turnedAt: number;
-  /** Hash of the last command that was judged as a whole and has written a part, with the position of that part. */
+  /** Hash of the last command that was judged as a whole and of which a part is written, with the position of that part. */
   #divided: { readonly hash: string; readonly position: number } | undefined;
   #sample: { readonly untilMs: number; readonly found: Promise<RecordedSample> } | undefined;
 
@@ -87,7 +87,7 @@ export class EffectGuard {
     };
   }
 
-  /** Whether exactly these events were judged, on a state that leads to the same outcomes as the current one. */
+  /** Whether the guard has judged exactly these events, on a state that leads to the same outcomes as the current one. */
   holds(checked: CheckedEffect | undefined, events: readonly KnownEvent[]): boolean {
     if (!mayRefuse(events)) return true;
     return checked?.events === describeEvents(events) && checked.position >= this.#turnedAt;

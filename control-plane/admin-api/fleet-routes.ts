@@ -50,7 +50,7 @@ function forget({ fleetMemory }: Context, name: string): Promise<number> {
   });
 }
 
-/** Returns the number of processes with this name, and how many of them have reported within the last ten seconds. */
+/** Returns the number of gateway processes with this name, and how many of them have reported in the last ten seconds. */
 function countReports({ board }: Context, name: string): { known: number; reporting: number } {
   const named = board.gateways().filter(({ report }) => report.name === name);
   return { known: named.length, reporting: named.filter((seen) => !board.isSilent(seen)).length };

@@ -183,7 +183,7 @@ function planLimits(
   return (suspended || tier === null ? undefined : find(tier)) ?? nothingAllowed;
 }
 
-/** Returns the largest used fraction of any limit. */
+/** Returns how much of its nearest limit an organisation uses, as a fraction of the limit. */
 function nearest({ limits, tokens }: Use, { requests, inFlight }: GaugedUse): number {
   const part = (used: number | null, limit: number | null): number =>
     used === null || limit === null || limit === 0 ? 0 : used / limit;

@@ -34,7 +34,7 @@ export interface CommandRequest {
   readonly force?: boolean | undefined;
   /** Returns whether the effect guard's verdict on the events still holds. If not, the command fails with `EffectMoved`. */
   readonly holds?: ((events: readonly KnownEvent[]) => boolean) | undefined;
-  /** Returns the tokens used in a period, which the guard on billing periods needs. */
+  /** Returns the number of tokens used in a period, which the guard on billing periods needs. */
   readonly used?: CommandContext['used'];
   /** Returns recently served requests, which the guard against draining a model's last node reports. */
   readonly served?: CommandContext['served'];

@@ -1,7 +1,7 @@
 /** Hashes a command's parsed values, to tell a repeated command from a different one with the same Idempotency-Key. */
 import { createHash } from 'node:crypto';
 
-/** Returns JSON with sorted members. Omits undefined members, and accepts only plain values of bounded size. */
+/** Returns a value's canonical JSON: members sorted, undefined ones omitted. Accepts only plain values of bounded size. */
 function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map((item) => canonical(item ?? null)).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value ?? null);

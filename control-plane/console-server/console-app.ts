@@ -30,7 +30,7 @@ export interface ServiceAddresses {
 }
 
 export interface ConsoleOptions {
-  /** Host names that are accepted in addition to loopback. */
+  /** Host names under which browsers may reach the console, in addition to loopback. */
   readonly hosts: readonly string[];
   /** Whether members sign in without credentials, which only `headgate dev` allows. */
   readonly demo: boolean;

@@ -5,7 +5,7 @@ const minuteMs = 60_000;
 
 export class MinuteLimit {
   readonly #now: () => number;
-  /** Times in ms within the last minute, by name. The name that was counted longest ago comes first. */
+  /** Times in ms of each name's actions in the last minute. The name that was counted longest ago comes first. */
   readonly #times = new Map<string, number[]>();
 
   /** `now` returns a monotonic time in ms. */

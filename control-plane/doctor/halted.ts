@@ -1,6 +1,6 @@
 /** Advice for a process that does not follow the log. The advice depends on the reason that the process reports. */
 
-/** Patterns that match reasons, each with its advice. The first match counts. */
+/** Patterns for the reasons why a process does not follow the log, each with its advice. The first match counts. */
 const nexts: readonly (readonly [is: RegExp, next: string])[] = [
   [
     / --trust-signer |signature|signer/,

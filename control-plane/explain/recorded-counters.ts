@@ -21,13 +21,13 @@ export interface CounterFacts extends LimitCounters {
   readonly poolTokens: number;
   /** Number of turns that the visitor had completed. */
   readonly freeTurns: number;
-  /** Number of turns that the visitor's network had used on that day. */
+  /** Number of turns that the visitor's network had used on the day of the request. */
   readonly networkTurns?: number | undefined;
   readonly visitors?: VisitorCounters | undefined;
 }
 
 interface VisitorCounters extends LimitCounters {
-  /** Number of tokens that all visitors used on that day. */
+  /** Number of tokens that all visitors had used on the day of the request. */
   readonly tokens: number;
 }
 

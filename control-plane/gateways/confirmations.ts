@@ -32,7 +32,7 @@ export class Confirming {
     this.#snapshot = snapshot;
   }
 
-  /** Waits until all gateways confirm or the timeout expires. If `client` aborts, rejects with the signal's reason. */
+  /** Waits until all gateways confirm the position or the timeout expires. If `client` aborts, rejects with its reason. */
   async wait(position: number, timeoutSeconds: number, client: AbortSignal): Promise<Confirmations> {
     const board = this.#board;
     const startMs = performance.now();

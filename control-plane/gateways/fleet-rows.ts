@@ -36,7 +36,7 @@ export type Arrival =
   | 'earlier'
   /** Report from a memory record of another replica. */
   | 'memory'
-  /** Report from this replica's file. */
+  /** Report from the file in which this replica stores gateways. */
   | 'file';
 
 const rowsMax = 10_000;

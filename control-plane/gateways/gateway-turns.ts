@@ -3,7 +3,7 @@ import { type Actor, callerName } from '../commands/authorise.ts';
 import { CallerQueue } from '../state/caller-queue.ts';
 
 const limits = {
-  /** Half the number of questions that a gateway answers at once. */
+  /** Maximum number of concurrent questions, which is half of what a gateway answers at once. */
   concurrencyMax: 2,
   /** Maximum number of questions that one person may have waiting. */
   waitersPerCallerMax: 16,

@@ -52,7 +52,7 @@ export class GatewaysFile {
     return { ended, reports };
   }
 
-  /** Writes all changes in one transaction. Throws the errors from `shared/runtime/sqlite.ts`. */
+  /** Writes all changed gateways and tombstones in one transaction. Throws the errors from `shared/runtime/sqlite.ts`. */
   write(changes: readonly PersistedGateway[]): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO gateway (incarnation, report) VALUES (?, ?)');
     const remove = this.#db.prepare('DELETE FROM gateway WHERE incarnation = ?');

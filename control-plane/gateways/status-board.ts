@@ -58,7 +58,7 @@ export type TrafficOrigin = Pick<StatusReport, 'name' | 'incarnation' | 'folder'
 
 export class StatusBoard {
   readonly rows = new FleetRows();
-  /** Warns about ignored records, with the number per cause. */
+  /** Warns about ignored status records, with their number per cause. */
   readonly ignored: RateLimitedLine;
   refused: RefusedRecords | undefined;
   readonly #options: BoardOptions;

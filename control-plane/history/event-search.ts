@@ -9,7 +9,7 @@ export interface EventSearch {
   readonly from: number;
   readonly to: number;
   readonly order: 'asc' | 'desc';
-  /** Maximum number of events. Without `isExact` there may be more, because the last commit is always returned in full. */
+  /** Maximum number of events on a page. Without `isExact`, a page may exceed it, because it ends with a complete commit. */
   readonly limit: number;
   /** Whether the limit is exact, even if this splits a commit. */
   readonly isExact: boolean;

@@ -29,7 +29,7 @@ import { type CommitInverse, inverseOfCommit } from './undo.ts';
 
 export interface HistoryFacts {
   readonly position: number;
-  /** Size of the file on disk, in bytes. */
+  /** Size of `history.db` on disk, in bytes. */
   readonly bytes: number;
 }
 

@@ -49,7 +49,7 @@ interface ConnectionHandlers {
   onEnd(cause: EndCause): void;
 }
 
-/** Rate limit for all frames together. A well-behaved agent sends one heartbeat and one ping per second. */
+/** Rate limit for all of an agent's frames together. A well-behaved agent sends one heartbeat and one ping per second. */
 const framesSize = { burst: 20, perSecond: 5 };
 /** Number of unsent bytes above which the agent counts as no longer reading. */
 const bufferedBytesMax = 2 * 1024 * 1024;

@@ -41,7 +41,7 @@ export interface AgentSessionsOptions {
   /** Returns the credential with this name, or undefined if this replica does not have it. */
   readonly credential: (name: string) => string | undefined;
   readonly intervals: NodeIntervals;
-  /** Warns about reports that were kept out of the log, with their number per node. */
+  /** Warns about reports on nodes that were kept out of the log, with their number per node. */
   readonly withheld: RateLimitedLine;
   readonly logger: Logger;
 }

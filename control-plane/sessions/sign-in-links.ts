@@ -9,7 +9,7 @@ import { Sealer } from '../../shared/runtime/sealed-text.ts';
 const linkSchema = z.object({
   v: z.literal(1),
   log: z.string(),
-  /** 256 random bits in base64url. */
+  /** Id of the link: 256 random bits in base64url. */
   id: z.string().length(43),
   endsMs: z.number(),
 });
@@ -35,7 +35,7 @@ type Invitation = z.output<typeof invitationSchema>;
 
 export interface SignInLink {
   readonly url: string;
-  /** Time in RFC 3339 format. */
+  /** Time at which the link expires, in RFC 3339 format. */
   readonly expiresAt: string;
 }
 

@@ -37,7 +37,7 @@ export interface Listing<Row, Item> {
   readonly from?: string;
   /** Condition that matches the rows to leave out of the list, for which there must be an index. Absent if all are listed. */
   readonly unlisted?: string;
-  /** Whether `from` contains a `?` that stands for the time. */
+  /** Whether `from` contains a `?` that stands for `nowMs`. */
   readonly hasClock?: boolean;
   /** Possible values of the column `state` in `from`. Absent if there is no such column. */
   readonly states?: readonly string[];
@@ -72,7 +72,7 @@ export class ListPage<Item> {
 }
 
 interface Order {
-  /** Order as the caller requested it. */
+  /** Sort order as the caller requested it. */
   readonly name: string;
   readonly field: string;
   readonly expression: string;
@@ -181,7 +181,7 @@ function endOfSearch(
   const columns = [order.expression, ...key];
   const way = order.isDescending ? 'DESC' : 'ASC';
   const conditions = [
-    // Also excludes rows that are not listed, because they have no sort value.
+    // Also excludes rows that the list leaves out, because they have no sort value.
     `${order.expression} IS NOT NULL`,
     ...(owner === undefined ? [] : [`${ownerOf(listing)} = ?`]),
     ...(begin ? [compareColumns(columns, order.isDescending ? '<' : '>')] : []),

@@ -44,7 +44,7 @@ interface PersonCall {
 
 export class OpenCalls {
   readonly #counts = new Tally();
-  /** Calls of members, newest last. */
+  /** Open calls of members, newest last. */
   readonly #ofPersons = new Set<PersonCall>();
 
   /**

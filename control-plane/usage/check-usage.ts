@@ -32,7 +32,7 @@ export function checkUsage(path: string): readonly UsageFault[] {
   const db = openDatabase(path, { durability: 'normal', readOnly: true });
   try {
     const faults = pageFaults(db, 'usage.db');
-    // Stops at damaged pages, because their rows are unreadable and reading them may fail.
+    // If pages are damaged, stops here, because their rows are unreadable and reading them may fail.
     return faults.length > 0 ? faults : new UsageCheck(db, dayFolderOf(path)).faults();
   } catch (error) {
     // All SQL statements are valid, so this error means that the file contains other tables.

@@ -35,7 +35,7 @@ function hashOf(text: string): string {
 
 /** Hashes of an incarnation's last rows: those read from the database and those added in this transaction. */
 class RowHashes {
-  /** Number of the row that was applied last. */
+  /** Number of the incarnation's row that was applied last. */
   n: number;
   readonly #stored: string;
   readonly #added: string[] = [];

@@ -15,8 +15,8 @@ const columns = {
   },
   incarnation: {
     id: text(),
-    n: integer(), // number of the row that was applied last
-    hash: orNull(text()), // first 8 hexadecimal digits of each SHA-256 of the last rows; NULL if rows never arrived
+    n: integer(), // number of the incarnation's row that was applied last
+    hash: orNull(text()), // first 8 hexadecimal digits of the SHA-256 of each of the last rows; NULL if rows never arrived
   },
   authenticity: {
     partition: integer(),
