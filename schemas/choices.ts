@@ -1,6 +1,5 @@
 /**
- * Allowed values of enumerations. They are separate from their schemas, which take longer to load than the command line
- * itself.
+ * Allowed values of enumerations. They are not in the schemas' files, because the command line loads faster without schemas.
  */
 
 export const surfaces = ['openai', 'anthropic'] as const;

@@ -7,7 +7,7 @@ export const daySeconds = 24 * 3600;
 const unitMs = { ms: 1, s: 1000, m: 60_000, h: hourMs, d: dayMs } as const;
 type DurationUnit = keyof typeof unitMs;
 
-/** Parses a duration such as `90s` into ms. Returns NaN for other text. The unit `alone` allows a bare number of seconds. */
+/** Parses a duration such as `90s` into ms. Returns NaN for other text. With the unit `alone`, `90` means 90 seconds. */
 export function durationMs(text: string, units: readonly (DurationUnit | 'alone')[]): number {
   const [, count, unit = 'alone'] = /^(\d{1,7}(?:\.\d+)?)(ms|[smhd])?$/.exec(text) ?? [];
   const known = units.find((each) => each === unit);

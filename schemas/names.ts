@@ -33,7 +33,7 @@ export const storedNameSchema = z
   .max(200)
   .regex(/^[^\p{Cc}\p{Cs}]*$/u, 'must not contain control characters');
 
-/** Scripts in which the joiners U+200D and U+200C change how letters connect. */
+/** Scripts in which the invisible joiners U+200D and U+200C are needed, because they change how letters connect. */
 const joined = ['Arabic', 'Bengali', 'Devanagari', 'Gujarati', 'Gurmukhi', 'Kannada', 'Khmer', 'Malayalam']
   .concat(['Mongolian', 'Oriya', 'Sinhala', 'Syriac', 'Tamil', 'Telugu'])
   .map((script) => `\\p{Script=${script}}`)
@@ -113,7 +113,7 @@ export type ExpiryChoice = z.infer<typeof expiryChoiceSchema>;
 export type Place = z.infer<typeof placeSchema>;
 
 declare const idKind: unique symbol;
-/** Id of one kind of thing. An id of another kind cannot be assigned to it, but plain parsed text can. */
+/** Id of one kind of object, such as a stack. The compiler refuses an id of another kind in its place, but not plain text. */
 type TypedId<Kind extends string> = string & { readonly [idKind]?: Kind };
 export type OrganisationId = TypedId<'organisation'>;
 export type KeyId = TypedId<'key'>;

@@ -40,7 +40,7 @@ export const modelSelectionSchema = z.union([z.literal('*'), z.array(modelIdSche
   error: 'must be "*" or a list of model ids',
 });
 
-/** Limits of a tier or on visitors. A limit that is left out does not apply. */
+/** Limits of a tier or on visitors. If a limit is left out, requests are not limited by it. */
 export const limitsShape = {
   requestsPerMinute: limitSchema.optional(),
   concurrency: limitSchema.optional(),
@@ -70,7 +70,7 @@ export const nodeShape = {
   dialect: dialectSchema,
   /** Name by which gateways and control planes look up the node's credential in their own environment. */
   credential: credentialNameSchema.optional(),
-  /** Maps a catalog id to the engine's name for the model, if the two differ. */
+  /** Maps catalog ids to the engine's names for the models. Contains only models whose two names differ. */
   models: z.record(modelIdSchema, z.string().min(1).max(200)).optional(),
   /** If true, an agent reports the node's health. Otherwise the control plane that owns the node probes it. */
   agent: z.boolean().optional(),
@@ -81,14 +81,14 @@ const boundSchema = z.int().min(1).max(1_000_000).optional();
 export const boundsShape = {
   /** Maximum number of an organisation's keys that are neither revoked nor expired. */
   activeKeysPerOrganisation: boundSchema,
-  /** Maximum number of an organisation's keys, including revoked and expired ones, because the log keeps them. */
+  /** Maximum number of an organisation's keys. Revoked and expired keys count too, because the log keeps them. */
   keysPerOrganisation: boundSchema,
   /** Maximum number of commands per minute from one person, on each replica. */
   commandsPerPersonPerMinute: boundSchema,
   /** Maximum number of commands per minute from all members of an organisation, on each replica. */
   commandsPerOrganisationPerMinute: boundSchema,
 };
-/** Bounds in force, with defaults filled in. */
+/** Bounds that apply, which are the bounds that were set and defaults for all others. */
 export const boundsSchema = z.object(boundsShape).required();
 export const boundDefaults = {
   activeKeysPerOrganisation: 10_000,

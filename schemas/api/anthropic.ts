@@ -34,7 +34,7 @@ const outputConfigSchema = z.strictObject({
   format: carried(z.strictObject({ type: z.literal('json_schema'), schema: freeObject })),
 });
 
-/** Edits of the context that the client requests. Only edits that keep all content are accepted, because they are no-ops. */
+/** Edits of the context that the client requests. Only edits that keep all content are accepted, so none changes anything. */
 const contextManagement = noOp(
   z.strictObject({
     edits: carried(
@@ -52,7 +52,7 @@ const contextManagement = noOp(
 const threadAdvice =
   'is not supported; set `thread: false` in the tool runner, so that it sends the whole conversation each turn';
 
-/** Fields that make up the prompt. Both operations have them. */
+/** Fields that make up the prompt, for both operations (sending a message and counting its tokens). */
 const promptShape = {
   model: modelSchema,
   messages: required(list(turnSchema, 10_000)),
@@ -70,7 +70,7 @@ const promptShape = {
   thread: carried(z.never({ error: threadAdvice })),
 };
 
-/** Value that some clients send for a field that is not set. */
+/** Value -1, which some clients send for a field that is not set. */
 const unset = z.literal(-1).transform((): undefined => undefined);
 
 const messagesShape = {

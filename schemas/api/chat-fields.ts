@@ -8,9 +8,9 @@ import { carried, freeObject, list } from './openai-fields.ts';
 
 export interface ChatField {
   readonly schema: z.ZodType;
-  /** Returns true if the schema would return this value unchanged. If the check is absent, the schema is always used. */
+  /** Returns true if the schema would return this value unchanged. Without this check, the schema is always used. */
   readonly isPlain?: (value: unknown) => boolean;
-  /** Default value of the setting. It is not sent to nodes, because omitting the setting means the same. */
+  /** Default value of the setting. This value is not sent to nodes, because omitting the setting means the same. */
   readonly unsaid?: unknown;
 }
 

@@ -46,7 +46,7 @@ export const freeObject = z.custom<Readonly<Record<string, unknown>>>(
   'must be an object',
 );
 
-/** Whether the text from index `from` on is base64. The search for an invalid character needs no extra memory. */
+/** Whether the text from index `from` on is base64. Searches for an invalid character, which needs no extra memory. */
 export function isBase64(text: string, from = 0): boolean {
   const padding = text.indexOf('=', from);
   const data = text.slice(from, padding === -1 ? undefined : padding);
@@ -55,7 +55,7 @@ export function isBase64(text: string, from = 0): boolean {
   );
 }
 
-/** Number of list entries to validate before checking whether a fault was found. */
+/** Number of list entries that are validated before checking whether one of them was invalid. */
 const stride = 64;
 
 /** Returns a list schema that stops soon after its first fault. Zod's own array schema may collect millions of faults. */
@@ -83,7 +83,7 @@ export function list<T extends z.ZodType>(item: T, entriesMax: number) {
   });
 }
 
-/** Adds `from` to the entry's index in the path of an issue, so that the path is correct for the whole list. */
+/** Returns the issue with `from` added to the entry's index, so that its path is correct for the whole list. */
 function shiftIssue(issue: z.core.$ZodIssue | undefined, from: number): z.core.$ZodRawIssue {
   const [index, ...rest] = issue?.path ?? [];
   return { ...issue, path: [Number(index ?? 0) + from, ...rest] } as z.core.$ZodRawIssue;

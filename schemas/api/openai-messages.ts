@@ -41,7 +41,7 @@ const userContent = z.union([
   list(z.discriminatedUnion('type', [textPartSchema, imagePartSchema]), partsMax),
 ]);
 
-/** Arguments of a tool call. If there are none, engines send an empty text, null or nothing, and clients send that back. */
+/** Arguments of a tool call. For a call without arguments, engines send "", null or nothing, and clients send that back. */
 export const argumentsSchema = z.preprocess(
   (value) => value ?? '',
   z.string().transform((text) => (text.trim() === '' ? '{}' : text)),

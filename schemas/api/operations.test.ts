@@ -1,4 +1,4 @@
-/** Tests that looking up the method and path of each operation in the table returns that operation's kind. */
+/** Tests that a look-up by the method and path of each operation in the table returns that operation. */
 import { expect, test } from 'vitest';
 import { buildFacts } from '../../control-plane/explain/question.ts';
 import { resolveOperation } from '../../shared/decision/admission.ts';

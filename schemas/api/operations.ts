@@ -27,7 +27,7 @@ const rerank = {
   ...generation,
   countsAs: 'rerank',
   surface: 'openai',
-  // Half the limit of other operations, because engines echo the documents in a response whose size is bounded too.
+  // Half the limit on other operations, because engines repeat the documents in the response, whose size is bounded too.
   bodyBytesMax: 16 * 1024 * 1024,
 } as const;
 const listing = { method: 'GET', countsAs: 'listing', bodyBytesMax: 0, surface: 'any' } as const;
@@ -65,7 +65,7 @@ export const explainedKinds = operationKinds.filter(
   (kind): kind is ExplainedKind => 'explained' in operations[kind],
 );
 
-/** Returns the API surface of any path, even one without an operation. Use it for formats, never for access control. */
+/** Returns the API surface of any path, even if no operation has it. Only for response formats, never for access control. */
 export function pathSurface(path: string): Surface {
   return path.startsWith(operations.messages.path) ? 'anthropic' : 'openai';
 }

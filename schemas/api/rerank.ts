@@ -1,6 +1,6 @@
 /**
- * Strict request schema of POST /v1/rerank. Fields are treated as in `openai.ts`. Fields that shorten or replace a document
- * are refused, because scores must refer to the documents as the client sent them.
+ * Strict request schema of POST /v1/rerank. Null and empty fields are treated as in `openai.ts`. Fields that shorten or
+ * replace a document are refused, because scores must refer to the documents as the client sent them.
  */
 import { z } from 'zod';
 import { carried, list, refused, required } from './openai-fields.ts';

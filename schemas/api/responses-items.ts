@@ -82,13 +82,13 @@ const reasoningSchema = z.strictObject({
 const referenceAdvice =
   'names a stored item, but nothing is stored; send the earlier items in input (Vercel AI SDK: `providerOptions: { openai: { store: false } }`)';
 
-/** Reference to an earlier item. Only reasoning items may be referenced, because dropping one loses nothing but reasoning. */
+/** Reference to an earlier item. It is dropped, so only reasoning items may be referenced, which a request can do without. */
 const referenceSchema = z.strictObject({
   type: z.literal('item_reference'),
   id: z.string().refine((id) => id.startsWith('rs_'), referenceAdvice),
 });
 
-/** Adds the type `message` to an item without a type, because clients leave it out. */
+/** Adds the type `message` to an item without a type, because clients leave out that type. */
 function withType(item: unknown): unknown {
   if (typeof item !== 'object' || item === null || Array.isArray(item) || Object.hasOwn(item, 'type'))
     return item;
@@ -150,7 +150,7 @@ const namespaceSchema = z.strictObject({
 const searchAdvice =
   'must be false, because this service does not search the web; offer a `function` or `custom` tool';
 
-/** Web search tool that is switched off. Codex sends it with each request. */
+/** Web search tool that is switched off. It is accepted, because Codex sends it with each request. */
 const idleSearchSchema = z.strictObject({
   type: z.literal('web_search'),
   external_web_access: z.unknown().refine((value) => value === false, searchAdvice),

@@ -30,7 +30,7 @@ const formatSchema = z.discriminatedUnion('type', [
 
 const summary = noOp(z.enum(['auto', 'concise', 'detailed']));
 
-/** Extra output that only server-side tools produce. These tools are refused, so there is never anything to include. */
+/** Extra output that only server-side tools produce. These tools are refused, so requests for this output have no effect. */
 const idleIncludes = [
   'file_search_call.results',
   'web_search_call.results',

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { storedNameSchema } from '../names.ts';
 
-/** Gateways of a wave, by name or as a share of the fleet, which is selected by a hash of the change's id and the name. */
+/** Gateways of a wave: their names, or a share of the fleet, selected by a hash of the change's id and the gateway's name. */
 export const waveSchema = z.union([
   z.object({ gateways: z.array(storedNameSchema).min(1).max(1000) }),
   z.object({ share: z.number().gt(0).max(1) }),
@@ -13,11 +13,11 @@ export const wavesMax = 20;
 
 /** Thresholds at which a change is withdrawn automatically. */
 const watchShape = {
-  /** Percentage points by which a wave's refusal rate may exceed both the rate elsewhere and its own earlier rate. */
+  /** Percentage points by which a wave's refusal rate may exceed both the rate of other gateways and its own rate before. */
   refusals: z.number().min(0).max(100),
   /** Number of internal errors inside a wave at which the change is withdrawn. */
   errors: z.int().min(1),
-  /** Minimum number of requests inside a wave. Below it, the refusal rate is not judged and the next wave does not begin. */
+  /** Minimum number of requests inside a wave. Below it, refusals are not judged, and the next wave does not begin. */
   least: z.int().min(0),
 };
 export const changeWatchSchema = z.object(watchShape);
@@ -68,9 +68,9 @@ export const changeSchema = z.object({
   watch: changeWatchSchema,
   /** Traffic since the current wave began. Absent once the change has ended. */
   figures: z.object({ inside: side, outside: side }).optional(),
-  /** Sentence that states the next step and its time. */
+  /** Sentence that says what happens next to the change, and when. */
   next: z.string(),
-  /** Reason why the change does not advance automatically although its hold is over. */
+  /** Reason why the change does not advance by itself although the minimum duration of its wave is over. */
   stuck: z.string().optional(),
   /** Reason why the change was withdrawn. */
   reason: z.string().optional(),

@@ -15,7 +15,7 @@ type Shape = z.core.$ZodLooseShape;
 type Upcaster = (data: Record<string, unknown>) => Record<string, unknown>;
 
 interface EventParts<Data extends Shape> {
-  /** Returns the schemas of the event's fields. Writers refuse additional fields, and readers ignore them. */
+  /** Returns the schemas of the event's fields. Code that writes events refuses other fields, and readers ignore them. */
   data(of: EventFields): Data;
   /**
    * Describes the event in words that follow its author, such as `operator` `installed` **echo-small** `on

@@ -71,7 +71,7 @@ export const capacityEvents = {
       dialect,
       /** Name by which gateways look up the node's credential in their own environment. */
       credential: credential.optional(),
-      /** Maps a catalog id to the engine's name for the model, if the two differ. */
+      /** Maps catalog ids to the engine's names for the models. Contains only models whose two names differ. */
       models: z.record(modelId, served).optional(),
       /** If true, an agent reports the node's health. If false, the control plane that owns the node probes it. */
       agent: z.boolean(),
@@ -125,7 +125,7 @@ export const capacityEvents = {
       generation: z.int().min(1),
       up: z.boolean(),
       models: z.array(served).max(1000),
-      /** Context windows in tokens, by the engine's model name. Models for which the engine reports none are left out. */
+      /** Context window of each model in tokens, by the engine's name. Absent for models whose window is not reported. */
       windows: z.record(served, z.int().min(1)).optional(),
       /** Models that are known to accept images, as a subset of `models`. Empty if left out. */
       imageModels: z.array(served).max(1000).optional(),

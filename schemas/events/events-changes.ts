@@ -5,7 +5,7 @@
 import { event, fieldText } from './event-definition.ts';
 import { tenantEvents } from './events-tenants.ts';
 
-/** Events of staged changes are not critical, because a gateway that does not know them simply takes part in no wave. */
+/** Events of staged changes are not critical. A gateway that does not know them skips them and takes part in no wave. */
 const firstKnown = { critical: false, foldVersion: 8 } as const;
 
 export const changeEvents = {

@@ -65,8 +65,8 @@ export const notedEvents = {
       /** SHA-256 of the id of the session or link, or the name of the person. */
       subject: z.string().min(1).max(64),
       /**
-       * Person or, for a link, organisation that issued it, whose bound on ended sessions counts the event. Absent for an
-       * operator's link.
+       * Person whose session it was or, for a link, organisation that issued it. The holder's bound on ended sessions counts
+       * the event. Absent for an operator's link.
        */
       holder: z.string().min(1).max(64).optional(),
       /** Moment at which the session or link would have expired anyway. */
@@ -79,7 +79,7 @@ export const notedEvents = {
       until: '2026-01-01T00:00:00.000Z',
     }),
   }),
-  /** States the digests of the state immediately before this commit. */
+  /** States the digests of the state as it was immediately before this commit. */
   checkpoint: event({
     critical: false,
     data: ({ z }) => ({ foldVersion: z.int(), digests: z.record(z.string().max(64), z.string().max(64)) }),

@@ -40,7 +40,7 @@ export const tenantEvents = {
   'anonymous.set': event({
     data: ({ z, limit, limits, modelSelection }) => ({
       freeTurns: limit,
-      /** Daily limit of one network, as a multiple of a visitor's free turns. */
+      /** Daily limit on the free turns of one network, as a multiple of the free turns of one visitor. */
       networkFactor: z.int().min(1).max(1_000_000).optional(),
       ...limits,
       models: modelSelection,
@@ -110,7 +110,7 @@ export const tenantEvents = {
     data: ({ id, name, tierId, day }) => ({
       id,
       name,
-      /** The organisation's tier. With null, the organisation may not use inference. */
+      /** Tier of the organisation. If it is null, the organisation may not use inference. */
       tier: tierId.nullable(),
       /** First day of a billing period. Later periods begin on the same day of the month. */
       anchor: day,

@@ -31,7 +31,7 @@ export function writerSchema(type: EventTypeName): z.ZodType {
   return writers.get(type) as z.ZodType;
 }
 
-/** Prepares an event for the log. Throws a ZodError if the data violate the schema, which is an internal fault. */
+/** Prepares an event for the log. Throws a ZodError if the data violate the schema, which means that this code is faulty. */
 export function toStored(known: KnownEvent): StoredEvent {
   const { version, critical } = eventDefinitions[known.type];
   return { type: known.type, v: version, critical, data: writerSchema(known.type).parse(known.data) };

@@ -103,7 +103,7 @@ export const fleetSchema = z
         context.addIssue({ code: 'custom', path: [...fault.path], message: fault.message });
       }
     },
-    // Check names even if a part has the wrong type, so that one run shows every fault.
+    // Check names even if some part of the file has a wrong type, so that one run reports all faults.
     { when: () => true },
   );
 
@@ -121,7 +121,7 @@ export type FleetNode = z.infer<typeof fleetNodeSchema>;
 export type FleetStack = z.infer<typeof fleetStackSchema>;
 export type FleetOrganisation = z.infer<typeof fleetOrganisationSchema>;
 
-/** Text field that accepts any value. A part with the wrong type counts as absent, so list entries keep their positions. */
+/** Text field that accepts any value. A value of a wrong type counts as absent, so list entries keep their positions. */
 const text = z.string().optional().catch(undefined);
 const anyList = <Item extends z.ZodType>(item: Item) => z.array(item).catch([]);
 function lenient<Shape extends z.ZodRawShape>(shape: Shape) {
@@ -132,9 +132,9 @@ function lenient<Shape extends z.ZodRawShape>(shape: Shape) {
 const identified = lenient({ id: text });
 const plan = lenient({ id: text, models: anyList(text) });
 const place = lenient({ id: text, models: anyList(text), nodes: anyList(identified) });
-/** Parts of a document that are needed to check names across sections. */
+/** Parts of a fleet document that are needed to check names across its sections. */
 const skeletonSchema = lenient({
-  // Names are not checked against an absent list, because they may exist in the state.
+  // If the list is absent, names are not checked against it, because they may exist in the state.
   models: z.array(identified).optional().catch(undefined),
   tiers: z.array(plan).optional().catch(undefined),
   anonymous: plan,

@@ -33,7 +33,7 @@ export function overweightPairs({ models = [], tiers = [], anonymous }: PlansAnd
   };
   return [...tiers, ...(visitors ? [visitors] : [])].flatMap((tier) => {
     const { concurrency = 0 } = tier;
-    // A tier without concurrency serves no requests, whatever the weights.
+    // A tier with a concurrency of 0 serves no requests, whatever a model weighs, so it needs no warning.
     if (concurrency < 1) return [];
     return heavy
       .filter(
@@ -57,7 +57,7 @@ export function overweightNext({ tier, model, weight, concurrency }: Overweight)
 
 const warningsMax = 20;
 
-/** Returns one warning per pair of tier and model. After twenty, it states only the number of remaining pairs. */
+/** Returns one warning per pair of tier and model. After twenty, one more states only the number of remaining pairs. */
 export function overweightWarnings(pairs: readonly Overweight[]): string[] {
   const texts = pairs
     .slice(0, warningsMax)

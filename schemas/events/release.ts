@@ -68,14 +68,14 @@ function parseWave(text: string, gateways: readonly string[]): Wave {
   return { gateways: names };
 }
 
-/** Checks of the value of each threshold, which match `changeWatchSchema`. */
+/** Checks the value of each threshold by the same rules as `changeWatchSchema`. */
 const watchRules: { readonly [Name in keyof ChangeWatch]: (number: number) => boolean } = {
   refusals: (points) => points >= 0 && points <= 100,
   errors: (count) => Number.isSafeInteger(count) && count >= 1,
   least: (count) => Number.isSafeInteger(count) && count >= 0,
 };
 
-/** Parses thresholds such as `refusals=1,errors=1,least=50`. Each may be given once. Throws ReleaseFault. */
+/** Parses thresholds such as `refusals=1,errors=1,least=50`, each of which may appear once. Throws ReleaseFault. */
 export function parseWatch(text: string): Partial<ChangeWatch> {
   const rules: ReadonlyMap<string, (number: number) => boolean> = new Map(Object.entries(watchRules));
   const parts = text.split(',').map((part) => part.split('='));

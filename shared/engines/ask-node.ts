@@ -1,4 +1,4 @@
-/** Sends one request to an untrusted inference server. It follows no redirects, and bounds the response's size and time. */
+/** Sends one request to an untrusted inference server. Follows no redirects, and limits the response's size and duration. */
 import type { Dispatcher } from 'undici';
 import { ChunkBuffer } from '../runtime/chunk-buffer.ts';
 import { type JsonBounds, scanJson } from '../runtime/json-scan.ts';
@@ -12,7 +12,7 @@ export interface NodeAddress {
 }
 
 const answerBytesMax = 1024 * 1024;
-/** Bounds on a JSON response. They are generous, because some engines return a hundred values per model. */
+/** Limits on the contents of a JSON response. They are generous, because some engines return a hundred values per model. */
 const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
 
 /** Shared clock for response timeouts. Ticks of 100 ms are precise enough for waits of about a second. */
@@ -43,7 +43,7 @@ class ResponseWait implements Timed {
   }
 }
 
-/** Sends a POST if there is a body, and a GET otherwise. Time during which this process stalls does not count as waiting. */
+/** Sends a POST if there is a body, and a GET otherwise. Time while this process was blocked does not count as waiting. */
 export async function askNode(
   { url, credential }: NodeAddress,
   path: string,

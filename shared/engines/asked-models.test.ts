@@ -96,7 +96,7 @@ test.each([
 ] as [string, Show][])('with %s, no model is known to accept images, and the node is up', async (_, show) => {
   const engine = await startEngine([{ id: 'a:1b' }], show);
   expect(await engine.probe()).toMatchObject({ up: true, models: ['a:1b'], imageModels: [] });
-  // A failed request must not be repeated at once.
+  // A failed request must not be repeated at once, so the engine is not asked again here.
   expect(await imageModels(engine)).toEqual([]);
   expect(engine.asked).toEqual(['a:1b']);
 });

@@ -23,9 +23,9 @@ interface CachedAnswer {
 interface QuestionOptions {
   /** Asks the engine about one model. Returns undefined if the response does not answer the question. */
   readonly ask: (target: ProbeTarget, model: string, timeoutMs: number) => Promise<boolean | undefined>;
-  /** Returns the cache key of a model. Models with the same key share a response. */
+  /** Returns the key of a model's cached answer. Models with the same key share an answer. */
   readonly keyOf: (target: ProbeTarget, model: string) => string;
-  /** Time in ms for which a response stays cached. A model that was replaced is asked about immediately. */
+  /** Time in ms for which an answer stays cached. A model that was replaced is asked about immediately. */
   readonly keptMs: number;
 }
 
@@ -34,14 +34,14 @@ const probeMs = 1000;
 /** Pause in ms after a failed request, so that an unresponsive model does not delay every probe. */
 const askAgainMs = 10_000;
 
-/** Cached capabilities of one node's models. They are kept for as long as the node is probed. */
+/** Cached capabilities of the models of one node. They are kept for as long as the node is probed. */
 export class AskedModels {
   readonly images = new ModelQuestion({
     ask: askImages,
     keyOf: (_, name) => shortName(name),
     keptMs: Number.POSITIVE_INFINITY,
   });
-  /** These responses expire, because a restarted engine may use the same model for something else. */
+  /** These answers expire, because a restarted engine may use the same model for something else. */
   readonly rerankers = new ModelQuestion({ ask: askReranks, keyOf: rerankCacheKey, keptMs: 60_000 });
 }
 
@@ -98,7 +98,7 @@ class ModelQuestion {
     return due.sort(([a], [b]) => dueMs(a) - dueMs(b)).slice(0, modelsPerProbeMax);
   }
 
-  /** Caches a response. If the engine's response does not say, the previous one stays cached. */
+  /** Caches an answer. If `said` is undefined, the previous answer stays cached. */
   #note(key: string, { modified }: EngineModel, said: boolean | undefined): void {
     const is = said ?? this.#known.get(key)?.is ?? false;
     const keptMs = said === undefined ? askAgainMs : this.#options.keptMs;

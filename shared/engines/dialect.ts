@@ -36,14 +36,14 @@ export interface DialectTable {
   readonly healthPath: string;
   /** Path whose POST returns the capabilities of one model, or undefined if the engine has no such route. */
   readonly modelPath: string | undefined;
-  /** Signs of a reranker. All of them must be present. Empty if the engine cannot rerank. */
+  /** Signs that a model only reranks. All must be present. Empty if the engine cannot rerank. */
   readonly rerankSigns: readonly RerankSign[];
   readonly tokenCounter: TokenCounter | undefined;
   /** Whether the engine closes the connection after each stream without notice, so that a further request would be lost. */
   readonly closesAfterStream: boolean;
   /** Error texts that mean that the prompt is too long. A capture group, if any, contains the context window in tokens. */
   readonly contextErrors: readonly RegExp[];
-  /** Error texts by the capability that the model lacks. */
+  /** Error texts, by the capability whose lack they report. */
   readonly inabilities: Readonly<Partial<Record<Inability, RegExp>>>;
 
   /** Whether the engine accepts `max_completion_tokens` and prefers it to `max_tokens`. */
@@ -59,7 +59,7 @@ export interface DialectTable {
   readonly namedTool: 'carried' | 'as-required' | 'refused';
   /** Whether the engine obeys `parallel_tool_calls: false`. If not, the gateway removes all calls but the first. */
   readonly takesSingleToolCall: boolean;
-  /** Fields that make the engine continue a final assistant message, or undefined if it cannot. */
+  /** Fields that make the engine continue an assistant message at the end of a prompt, or undefined if the engine cannot. */
   readonly prefill: Readonly<Record<string, boolean>> | undefined;
   /** Whether requests with different values of `cache_salt` use separate prefix caches. */
   readonly takesCacheSalt: boolean;

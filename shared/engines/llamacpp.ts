@@ -10,7 +10,7 @@ export const llamacpp: DialectTable = {
   name: 'llamacpp',
   healthPath: '/health',
   modelPath: undefined,
-  // Without `--reranking`, the status is 501. A server with several models also returns 400, but with a different error.
+  // Without `--reranking`, the status is 501. A server with several models returns 400 too, but with another error text.
   rerankSigns: [{ path: '/v1/rerank', posts: true, statuses: [400], isGiven: lacksQuery }],
   tokenCounter: {
     path: '/v1/chat/completions/input_tokens',

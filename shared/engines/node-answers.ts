@@ -22,7 +22,7 @@ export interface EngineModel {
   readonly modified?: number;
 }
 
-/** Path that lists a node's models, the same for all engines. */
+/** Path of the list of a node's models, which is the same for all engines. */
 export const modelsPath = '/v1/models';
 
 /** Detects an error that means that the request has too many tokens. `error` is the node's response body or stream event. */
@@ -51,7 +51,7 @@ export interface Rejection {
 
 /** Error statuses that the request itself causes. Any server on the way to the model may return them. */
 const rejecting: readonly unknown[] = [400, 413, 422, 501];
-/** Statuses that mean a rejection only with a known error text: 500, often used for bad requests, or no status. */
+/** Statuses that mean a rejection only together with a known error text: 500, often used for bad requests, or no status. */
 const rejectingWhereKnown: readonly unknown[] = [500, undefined, null];
 /** Error types that count as status 400 if the error has no status. */
 const rejectingTypes = /^(bad ?request|invalid_request)/i;
@@ -97,7 +97,7 @@ export function servedModels(dialect: Dialect, answer: unknown): readonly Engine
     const modified = dialects[dialect].modelPath && positive(member(entry, 'created'));
     const model = { name, ...(windowTokens && { windowTokens }), ...(modified && { modified }) };
     models.push(model);
-    // Add the short name too, because a name without a tag means `latest`.
+    // Add the name without `:latest` too, because a name without a tag means that tag.
     if (dialect === 'ollama' && name.endsWith(':latest')) {
       models.push({ ...model, name: name.slice(0, -':latest'.length) });
     }

@@ -16,14 +16,14 @@ export type ProbeResult =
       readonly rerankModels: readonly string[];
     }
   /**
-   * `reason` is a fixed text, so events may contain it. `silent` means that the node gave no response; it may only be slow.
+   * `reason` is a fixed text, so events may contain it. If `silent` is true, the node did not respond but may only be slow.
    */
   | { readonly up: false; readonly reason: string; readonly silent: boolean; readonly isOwnFault?: true };
 
 const timeoutDefaultMs = 2000;
 const modelsMax = 1000;
 
-/** Whether a probe says nothing about the node, because this process could not open a connection. */
+/** Whether a probe proves nothing about the node, because this process itself could not open a connection. */
 export function provesNothing(probed: ProbeResult): boolean {
   return !probed.up && probed.isOwnFault === true;
 }

@@ -9,7 +9,8 @@ export const vllm: DialectTable = {
   name: 'vllm',
   healthPath: '/health',
   modelPath: undefined,
-  // vLLM offers only routes that its model supports. Embedding models support rerank, too. Older versions offer all routes.
+  // vLLM offers only routes that its model supports. Embedding models offer rerank too, so a model that only reranks must
+  // lack the two other routes. Older versions offer all routes.
   rerankSigns: [
     { path: '/v1/rerank', posts: false, statuses: [405] },
     { path: '/v1/embeddings', posts: false, statuses: [404] },

@@ -8,7 +8,7 @@ import { expect, test } from 'vitest';
 import { hashKey, mintId, mintKey, mintNodeToken, parseKey, randomText } from './api-key.ts';
 
 const alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
-/** Keys made from bytes that fast-check generates. Bytes outside the alphabet's range are replaced with further bytes. */
+/** Keys made from bytes that fast-check generates. A byte that stands for no character is replaced with a further byte. */
 const keys = fc
   .infiniteStream(fc.nat(255))
   .map((stream) =>
@@ -85,7 +85,7 @@ test('every character of an alphabet is equally likely, because surplus byte val
   let next = 256;
   const descending = (count: number) => Uint8Array.from({ length: count }, () => --next);
   const text = randomText(descending, alphabet, 248);
-  // Bytes 255 to 248 are redrawn, and bytes 247 to 0 produce each character four times.
+  // The bytes 248 to 255 are drawn again, and each character stands for four of the bytes 0 to 247.
   expect(text.charAt(0)).toBe('z');
   expect(text).toBe([...alphabet].reverse().join('').repeat(4));
 });

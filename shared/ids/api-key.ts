@@ -18,7 +18,7 @@ const randomLength = 34;
 const checksumLength = 6;
 const keyPattern = new RegExp(`^${keyPrefix}_[0-9A-Za-z]{${randomLength + checksumLength}}$`);
 
-/** Draws characters from `alphabet` (at most 256). Some bytes are redrawn, so that all characters are equally likely. */
+/** Draws characters from `alphabet` (at most 256). Draws some bytes again, so that all characters are equally likely. */
 export function randomText(random: RandomSource, alphabet: string, length: number): string {
   const bound = 256 - (256 % alphabet.length);
   let text = '';

@@ -38,7 +38,7 @@ test.each(['is read', 'is refused', 'is dropped'])(
     await hostile.closed;
     await until(() => ends.length > 0);
     expect(ends).toEqual([how === 'is refused' ? 'refused' : 'gone']);
-    // Node still parses everything that it had read from the socket when the limit was reached.
+    // Node still passes on everything that it had already read from the socket when the limit was reached.
     expect(pieces).toBeLessThan(2 * 65_536);
     const peer = await RawPeer.open(at);
     await peer.send(`${head}10\r\n${'x'.repeat(16)}\r\n0\r\n\r\n`);

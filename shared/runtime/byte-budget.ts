@@ -2,11 +2,11 @@
 import { withinMemory } from './memory-limit.ts';
 
 const allBytesMax = 512 * 1024 * 1024;
-/** Number of shares into which the total is divided. A caller may use one share. */
+/** Number of shares into which all memory for bodies is divided. A caller may use one share. */
 const shares = 8;
-/** Number of idle owners that stay in the map. Removing and adding them with each request would often reallocate it. */
+/** Number of callers without bodies that stay in the map. Removing and adding them at each request would be costly. */
 const idleOwnersMax = 1000;
-/** Maximum number of waiting bodies per owner. The bytes already read for them take less than half a share. */
+/** Maximum number of waiting bodies per caller. The bytes already read for them take less than half a share. */
 const waitingMax = 400;
 
 /** Limit that was reached: the memory for all bodies, or the caller's share of it. */
@@ -21,7 +21,7 @@ export interface MemoryBudget {
   readonly shortage: MemoryShortage;
 }
 
-/** A body that is paused until the budget has room for it. */
+/** A body whose reading is paused until its caller's share of memory has room for it. */
 export interface HeldBody {
   /** Number of bytes that the body may still need. */
   readonly bytesLeft: number;
@@ -35,17 +35,17 @@ export interface SharedBudget extends MemoryBudget {
   wait(body: HeldBody): boolean;
   /** Call it when the body has ended or no longer needs room. Further calls have no effect. */
   leave(body: HeldBody): void;
-  /** Reserves up to twice the share, even if others are waiting. Use it for small bodies and for bytes already read. */
+  /** Reserves up to twice the caller's share, even if other bodies wait. Use it for small bodies and bytes already read. */
   reserveBeyond(bytes: number): boolean;
-  /** Tries again to admit waiting bodies, because other callers may have released memory. */
+  /** Tries again to admit this caller's waiting bodies, because other callers may have released memory. */
   admit(): void;
 }
 
 class Share {
   usedBytes = 0;
-  /** Waiting bodies in order of arrival. */
+  /** Waiting bodies of one caller, in order of arrival. */
   readonly waiting: HeldBody[] = [];
-  /** The only body that may exceed the share. Without it, bodies could wait for each other's memory forever. */
+  /** The only body that may exceed its caller's share. Without it, bodies could wait for each other's memory forever. */
   beyond: HeldBody | undefined;
 }
 
@@ -79,7 +79,7 @@ export class BodyBudget implements MemoryBudget {
     return new OwnBudget(this, owner);
   }
 
-  /** Reserves bytes from an owner's share. `spent` means that the share is exhausted, but not the total. */
+  /** Reserves bytes for a caller. `spent` means that the caller's share is exhausted, `refused` that all memory is. */
   reserveFor(owner: string, bytes: number): 'reserved' | 'refused' | 'spent' {
     const share = this.#findShare(owner);
     if (share.usedBytes + bytes > this.#shareBytesMax || share.waiting.length > 0) return 'spent';
@@ -136,7 +136,7 @@ export class BodyBudget implements MemoryBudget {
     return true;
   }
 
-  /** Admits waiting bodies in order, each as soon as there is room for everything that it may need. */
+  /** Admits a caller's waiting bodies in order, each as soon as there is room for everything that it may need. */
   #admit(share: Share): void {
     for (;;) {
       const first = share.waiting[0];
@@ -163,7 +163,7 @@ export class BodyBudget implements MemoryBudget {
   #forgetIdle(): void {
     for (const [owner, { usedBytes, waiting }] of this.#shares)
       if (usedBytes === 0 && waiting.length === 0) this.#shares.delete(owner);
-    // Raise the threshold, so that a map with many active owners is not searched at every release.
+    // Raise the number of callers that stay, so that a map with many active ones is not searched at every release.
     this.#ownersMax = Math.max(idleOwnersMax, 2 * this.#shares.size);
   }
 }

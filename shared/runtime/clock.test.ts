@@ -32,7 +32,7 @@ test.each([-40 * dayMs, 40 * dayMs])(
     expect(running.read(0)).toBe(0);
     const started = reader();
     expect([started.read(0), started.read(0)]).toEqual([0, 0]);
-    // These records were written before the reader started.
+    // The records that `late` reads were written before it started.
     const late = reader();
     expect([late.read(-dayMs), late.read(-3000), late.read(0)]).toEqual([-dayMs, -3000, 0]);
     expect(running.read(offMs)).toBe(offMs);

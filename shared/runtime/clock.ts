@@ -10,7 +10,7 @@ export function wallClockMs(): number {
   return Date.now();
 }
 
-/** Returns the log's time, or `earlierMs` if the other two times are closer to each other than to the log's time. */
+/** Returns the log's time, or `earlierMs` if `wallMs` is closer to `earlierMs` than both are to the log's time. */
 export function agreedMs(logMs: number, wallMs: number, earlierMs: number): number {
   const isWrong =
     Math.abs(wallMs - earlierMs) < Math.min(Math.abs(logMs - wallMs), Math.abs(logMs - earlierMs));
@@ -55,7 +55,7 @@ export class ReadTime {
   }
 }
 
-/** Time that decides which records are removed. It never advances faster than time passes, so clock jumps remove none. */
+/** Time by which old records are removed. It never advances faster than time passes, so a clock that jumps removes none. */
 export class RemovalTime {
   readonly #monotonicMs: () => number;
   #first: { readonly knownMs: number; readonly nowMs: number } | undefined;

@@ -2,7 +2,7 @@
 import type { LineLogger } from './logger.ts';
 import { within } from './retry.ts';
 
-/** Time limit in ms for closing, so that a resource that cannot be closed does not keep a failed process alive. */
+/** Time limit in ms for closing all resources, so that one that cannot be closed does not keep a failed process alive. */
 const closeTimeoutMs = 20_000;
 
 /** Runs a function that opens resources. If it throws, closes the resources opened so far and rethrows. */

@@ -72,7 +72,7 @@ test.each([false, true])(
     const { open, value, logged } = await bounded({ max: 3, perAddress: 3 }, tls);
     const held = [await open(), await open(), await open()];
     for (const peer of held) expect(await isServed(peer)).toBe(true);
-    // A client may see a refusal as a closed connection or as a failed one. Over TLS the connection fails.
+    // A client may see a refused connection as closed or as failed. Over TLS, it sees a failed one.
     for (let n = 0; n < 5; n++) {
       const refused = await open().catch(() => undefined);
       expect(refused === undefined ? false : await isServed(refused)).toBe(false);

@@ -93,7 +93,7 @@ export class Connections {
     for (const reason of ['listener', 'address']) this.#refused.inc({ listener, reason }, 0);
     if (pace !== undefined) this.#pace(server, listener, pace);
     const peers = new Map<string, number>();
-    // Double the limit on the metrics listener, because a new connection is accepted before an idle one is closed.
+    // Let the metrics listener accept twice its limit, because a new connection is accepted before an idle one is closed.
     server.maxConnections = idle === undefined ? max : 2 * max;
     let sockets = 0;
     server.on('drop', (data) => this.#refuse(listener, 'listener', data?.remoteAddress));
@@ -121,7 +121,7 @@ export class Connections {
     if (server instanceof TlsServer) server.on('secureConnection', destroyOnError);
   }
 
-  /** Counts a connection that is closed because its client made too many calls. */
+  /** Counts a connection that is closed because its client made too many calls on it. */
   refuseCall(listener: ListenerName): void {
     this.#refuse(listener, 'calls', undefined);
   }
@@ -155,7 +155,7 @@ export class Connections {
   }
 }
 
-/** Connections of a server without a request in progress. The one that has been idle longest comes first. */
+/** Connections without a request in progress. The one that has been idle longest comes first. */
 class IdleSockets {
   /** Idle sockets by peer address and port, which a TLS socket shares with its underlying TCP socket. */
   readonly #idle = new Map<string, Socket>();
@@ -178,7 +178,7 @@ class IdleSockets {
     socket.once('close', () => this.#idle.delete(key));
   }
 
-  /** Returns the socket that has been idle longest, of one peer or of all. It is closed in favour of the newest socket. */
+  /** Returns the socket that has been idle longest, of one peer or of all, so that it can make room for a new one. */
   oldest(peer: string | undefined): Socket | undefined {
     for (const socket of this.#idle.values())
       if (!socket.destroyed && (peer === undefined || peerPrefix(socket.remoteAddress) === peer))

@@ -1,4 +1,4 @@
-/** Creates and locks a process's data folder. Only one process can lock a folder, and only its owner has access. */
+/** Creates and locks a process's data folder. Only one process at a time can lock it, and only its owner can access it. */
 import { chmodSync, lstatSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { DatabaseBusy, DatabaseUnwritable, lockFile } from './sqlite.ts';
@@ -8,7 +8,7 @@ export interface DataFolder {
   release(): void;
 }
 
-/** Creates and locks the folder. If that fails, throws an error that says what to do. */
+/** Creates and locks the folder. On failure, throws an error that tells the operator what to do. */
 export function lockDataFolder(path: string): DataFolder {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
@@ -31,7 +31,7 @@ export function lockDataFolder(path: string): DataFolder {
   }
 }
 
-/** Whether the folder is empty or a data folder. Any other folder may be shared on purpose. */
+/** Whether a folder is empty or a data folder. Any other folder may be open to others on purpose. */
 function isEmptyOrOurs(path: string): boolean {
   const names = readdirSync(path);
   return names.length === 0 || names.includes('lock.db');

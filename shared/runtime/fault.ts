@@ -77,7 +77,7 @@ export const faultsToStderr: Pick<LineLogger, 'fatal'> = {
     try {
       writeSync(process.stderr.fd, `error[Failure]: ${text} ${JSON.stringify(fields)}\n`);
     } catch {
-      // Ignore the error, because stderr is closed. The exit code still reports the failure.
+      // Writing failed because stderr is closed. Ignore that, because the exit code still reports the fault.
     }
   },
 };

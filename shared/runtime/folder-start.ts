@@ -1,4 +1,4 @@
-/** Id of a data folder, and a count of its starts. A higher count proves that all earlier processes on it have ended. */
+/** Id of a data folder, and number of starts on it. A higher number proves that all earlier processes on it have ended. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -17,7 +17,7 @@ export function countStart(dataDir: string): FolderStart {
   return now;
 }
 
-/** Reads the file. If it is missing or unreadable, the folder gets a new id, because earlier processes may still run. */
+/** Reads id and number of starts. Without a readable file, creates a new id, because earlier processes may still run. */
 function read(path: string): FolderStart | undefined {
   try {
     return folderStartSchema.parse(JSON.parse(textOfNamed(path)));

@@ -15,7 +15,7 @@ export function boundTurns<Request>(
   addressOf: (request: Request) => string | undefined,
   handledMax = handledMaxDefault,
 ): (request: Request) => void {
-  // Number of requests in a turn from which the end of the turn is awaited. An idle listener avoids the cost of waiting.
+  // Number of requests in one turn from which the turn's end is watched, which an idle listener does not need.
   const watchedFrom = handledMax / 4;
   // Number of waiting requests that start in one turn. It is low, because work after their first await is not measured.
   const resumedMax = Math.max(2, handledMax / 16);
@@ -46,7 +46,7 @@ export function boundTurns<Request>(
     if (handled >= watchedFrom) plan();
     if (nowMs - sinceMs <= turnMsMax) return false;
     if (isPlanned) return true;
-    // A new turn may just have started, so grant the time once more.
+    // The event loop may just have begun a new turn, so allow the same time once more.
     sinceMs = nowMs;
     plan();
     return false;

@@ -16,7 +16,7 @@ export interface Check {
   readonly ok: boolean;
   /** Detail that `?verbose` shows. It must not contain secrets. */
   readonly detail?: string;
-  /** Whether the check counts for `?reads`, which is the default. */
+  /** Whether the check also counts for `?reads`. The default is true. */
   readonly countsForReads?: boolean;
 }
 

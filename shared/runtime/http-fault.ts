@@ -19,7 +19,7 @@ export function httpFault(request: FaultyHead): string | undefined {
   const version = request.httpVersion;
   if (version !== '1.1' && version !== '1.0') return 'Use HTTP/1.1.';
   if (version === '1.1' && hosts === 0) return 'The request has no Host header.';
-  // RFC 9112 (6.1) recommends 501 for an unknown coding. The service has no refusal with this status, so it uses 400.
+  // RFC 9112 (6.1) recommends 501 for an unknown transfer coding. No refusal has this status, so it gets a 400.
   const coding = request.headers['transfer-encoding'];
   if (coding !== undefined && (coding.trim().toLowerCase() !== 'chunked' || version === '1.0'))
     return 'The Transfer-Encoding header must be "chunked", in HTTP/1.1.';

@@ -17,7 +17,7 @@ export interface JsonBounds {
 export interface JsonCounts {
   readonly names: number;
   readonly values: number;
-  /** First bound that the text exceeds. */
+  /** First of the bounds that the text exceeds, or undefined if it exceeds none. */
   readonly exceeded: 'depth' | 'names' | 'values' | undefined;
 }
 
@@ -25,7 +25,7 @@ const backslash = 0x5c;
 
 export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
   let names = 0;
-  // Counts the root. Each comma adds a value, and so does each array or object that is not empty.
+  // The root counts as one value. Each comma adds a value, and so does each array or object that is not empty.
   let values = 1;
   let depth = 0;
   let deepest = 0;

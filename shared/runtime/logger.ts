@@ -98,13 +98,13 @@ export function bufferedLines(
     minLength: bytesMax / 2,
     maxWrite: bytesMax,
     maxLength: bytesMax,
-    // Do not retry while the process exits, because whoever reads the output may have stopped reading.
+    // Do not retry a write while the process exits, because the reader of the output may have stopped reading.
     retryEAGAIN: () => !isEnding,
   });
   destination.on('drop', () => {
     dropped += 1;
   });
-  // Schedule flushes here. The destination's own timer would wake an idle process twenty times per second.
+  // Flush at scheduled times. The destination's own timer would wake an idle process twenty times per second.
   let isScheduled = false;
   const flushSoon = (): void => {
     if (isScheduled) return;
@@ -131,7 +131,7 @@ export function bufferedLines(
     try {
       destination.flushSync();
     } catch {
-      // Ignore the error, because nobody reads the output any longer.
+      // The last flush failed. Ignore that, because nobody reads the output any longer.
     }
     destination.destroy();
   });

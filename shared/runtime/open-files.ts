@@ -27,7 +27,7 @@ export function openFilesMax(): number | undefined {
   }
 }
 
-/** Number of connections that a listener may accept. It is the configured number or less. */
+/** Number of connections that a listener may accept: the configured number, or fewer if not enough files can be opened. */
 export function connectionsWithin(asked: number, filesMax = openFilesMax()): number {
   if (filesMax === undefined) return asked;
   const reserve = Math.max(reserveMin, Math.ceil(filesMax * reserveShare));

@@ -115,8 +115,8 @@ test('addresses take turns: a late one is next, however many connections another
 test('an address gets a quarter of the free room, the next one a quarter of the rest; the refused read why', async () => {
   const server = await paced();
   const peers = await flood(server, '127.0.1.1', 200);
-  // 16 connections have started, and 103 wait. More are refused, because 103 is more than a quarter of the room that remains,
-  // which is 512 - 103.
+  // Of 200 connections, 16 start and 103 wait. The rest are refused, because an address may use only a quarter of the room
+  // that remains, which is 512 - 103.
   expect(await server.refused()).toBe(200 - 16 - 103);
   await until(() => peers.some((peer) => peer.text.includes('429 Later')));
   await flood(server, '127.0.1.2', 100);
@@ -140,7 +140,7 @@ test('in a full room, a new address replaces a connection of the address that ha
   await flood(server, '127.2.0.1', 1);
   await until(async () => (await server.refused()) === 2);
   expect([...late, ...single].filter((peer) => peer.text.includes('429 Later'))).toEqual([]);
-  // Three connections of the first address remain, and two of them can be replaced.
+  // Three connections of the first address are still waiting, and two of them can be displaced by others.
   for (const n of [2, 3, 4]) await flood(server, `127.2.0.${n}`, 1);
   await until(async () => (await server.refused()) === 5);
   expect([...late, ...single].filter((peer) => peer.text.includes('429 Later'))).toEqual([]);

@@ -9,14 +9,14 @@ import { TurnQueue } from './turn-queue.ts';
 export interface Pace {
   /** Whether a connection may start immediately, without counting against the rate. */
   readonly isExempt: (address: string | undefined) => boolean;
-  /** Returns the response to a connection for which there is no room. It is not sent over TLS. */
+  /** Returns the refusal to send on a connection for which there is no room. It is not sent over TLS. */
   readonly answer: () => string;
   readonly monotonicMs?: (() => number) | undefined;
 }
 
 const rate = { perSecond: 100, burst: 16 };
 const waitingMax = 512;
-/** Part of the remaining room that one address may use, so that addresses with few connections always find some. */
+/** Part of the remaining waiting room that one address may use, so that addresses with few connections always find some. */
 const shareOfRoom = 1 / 4;
 /** Time in ms between two checks while connections are waiting. */
 const lookMs = 10;
@@ -65,7 +65,7 @@ export function paceConnections(server: Server, paced: PaceRules): void {
   });
 }
 
-/** Whether the peer's connection may wait. If there is no room, it may displace the newest one of the peer with the most. */
+/** Whether a new connection may wait. Without room, it displaces the newest waiting one of the peer that has the most. */
 function makeRoom(waiting: TurnQueue<Socket>, peer: string, refuse: PaceRules['refuse']): boolean {
   const count = waiting.countOf(peer);
   if (count < (waitingMax - waiting.size) * shareOfRoom) return true;

@@ -9,7 +9,7 @@ const owed = Symbol('answers that are owed, in the order of their requests');
 
 /** A socket that stores its pending responses. A property costs the garbage collector less than a `WeakMap`. */
 interface OwingSocket extends Socket {
-  /** Pending responses in the order of their requests. There is almost always just one. */
+  /** Responses that are still to be sent, in the order of their requests. There is almost always just one. */
   [owed]?: ServerResponse[];
 }
 
@@ -25,7 +25,7 @@ export function boundPipelining(handle: RequestListener): RequestListener {
     }
     socket[owed].push(response);
     response.on('close', onClose);
-    // Only count requests after the last response, because Node keeps each one until the connection ends.
+    // After the last response has been sent, only count requests, because Node keeps each one until the connection ends.
     if (!socket.writableEnded) handle(request, response);
   };
 }

@@ -56,7 +56,7 @@ export class RepeatedLines {
     // Allow 10 ms, because a timer may fire slightly early.
     const isDue = ({ atMs }: Line): boolean => nowMs - atMs >= intervalMs - 10;
     const texts = new Set(waiting.filter(isDue).map(({ text }) => text));
-    // Write all lines with the same text together. They may be alternating states, and the last must be the current one.
+    // Write all lines with the same text together. They may report alternating states, and the current one must come last.
     const due = waiting.filter(({ text }) => texts.has(text));
     for (const line of due.sort((a, b) => a.lastMs - b.lastMs)) {
       line.write(line.leftOut);

@@ -46,7 +46,7 @@ function readBeginning(path: string, variable: string): string {
     try {
       const bytes = Buffer.alloc(tokenLengthMax + 3);
       let length = 0;
-      // Read until the end, because a pipe returns its bytes in pieces.
+      // Read until the end of the file, because a pipe returns its bytes in pieces.
       for (let read = -1; read !== 0 && length < bytes.length; length += read)
         read = readSync(file, bytes, length, bytes.length - length, null);
       return bytes.toString('utf8', 0, length);

@@ -1,7 +1,7 @@
 /** Runs long work on an event loop that also serves requests. The work is a generator that yields after each small piece. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** Time in ms after which other work gets a turn. Callers do not notice this delay, and a turn costs far less. */
+/** Time in ms after which other work gets a turn. It is short enough to go unnoticed, and long compared to a turn's cost. */
 const sliceMsDefault = 20;
 
 /** Runs the work to its end in one turn of the event loop. */

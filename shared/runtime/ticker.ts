@@ -1,7 +1,7 @@
 /**
  * A coarse clock for many timeouts, which avoids a timer for each. It counts only time during which this process ran. It
- * checks timeouts only after sockets were read, so that data that arrived during a stall is handled before a timeout can
- * expire. A timeout may expire up to one tick late. The clock's own timer never keeps a process alive.
+ * checks timeouts only after sockets were read, so that data that arrived while the process was blocked is handled before a
+ * timeout can expire. A timeout may expire up to one tick late. The clock's own timer never keeps a process alive.
  */
 
 export interface Timed {
@@ -11,7 +11,7 @@ export interface Timed {
   tick(nowMs: number): void;
 }
 
-/** Longest delay of a tick that counts as elapsed time, in ms. Any further delay means that this process did not run. */
+/** Longest delay of a tick that counts as elapsed time, in ms. During any further delay, this process did not run. */
 const lateMsMax = 250;
 
 export class Ticker {
@@ -31,7 +31,7 @@ export class Ticker {
     return this.#waiting.length;
   }
 
-  /** Time in ms that has passed, except while this process stalled or nothing was waiting. */
+  /** Time in ms that has passed, not counting time when this process was blocked or nothing was waiting. */
   get nowMs(): number {
     if (this.#timer === undefined) return this.#countedMs;
     return this.#countedMs + Math.min(performance.now() - this.#tickedMs, this.#tickMs + lateMsMax);
@@ -57,7 +57,7 @@ export class Ticker {
     timed.index = -1;
   }
 
-  /** Calls the waiters in a `setImmediate` callback, because after a stall timers may run before sockets are read. */
+  /** Calls the waiters in a `setImmediate` callback, because after a long block timers may run before sockets are read. */
   #tick(): void {
     const nowMs = this.nowMs;
     this.#countedMs = nowMs;

@@ -2,7 +2,7 @@
 export class TurnQueue<Item> {
   /** Items by owner, in the order of the owners' next turns. Owners without items are removed. */
   readonly #byOwner = new Map<string, Item[]>();
-  /** Owner whose item was taken last. Its item may still be in progress, so all other owners come first. */
+  /** Owner whose item was taken last. The item may still be in progress, so the other owners' items come first. */
   #servedLast: string | undefined;
   #size = 0;
 

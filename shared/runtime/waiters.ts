@@ -1,4 +1,4 @@
-/** Lets readers wait for a change. A reader that notes `changes` before it reads, and then waits for more, misses none. */
+/** Lets readers wait for a change. A reader misses none if it notes `changes`, reads, and then waits for a higher number. */
 export class Waiters {
   readonly #waiting = new Set<() => void>();
   #changes = 0;
@@ -18,7 +18,7 @@ export class Waiters {
 
   /** Resolves at the next change, after `timeoutMs` if given, or when `signal` aborts. */
   next(timeoutMs: number | undefined, signal?: AbortSignal): Promise<void> {
-    // Check first, because a signal that has already aborted does not call new listeners.
+    // Check the signal first, because a signal that has already aborted does not call new listeners.
     if (signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {

@@ -59,7 +59,7 @@ export class WorkerThread<Request, Event> {
     this.post(request);
     const ended = this.ended.then(() => 'ended' as const);
     const how = await within(Promise.race([closed, ended]), withinMs);
-    // Wait again, because the thread ends only when its current file system call returns.
+    // Wait once more, because a thread ends only when the file system call that it is in returns.
     if (how === 'late') await within(this.terminate(), withinMs);
     return how;
   }

@@ -59,7 +59,7 @@ class Exchange {
     return this.#questions.accepts(this.#question, Buffer.from(mac, 'base64url'));
   }
 
-  /** Text that the next MAC of the answer covers. */
+  /** Returns the text that the next MAC of the answer covers. */
   #answered(mark: string, text: string): Buffer {
     return Buffer.from(`${this.#pieces++}\n${mark}\n${this.#question.toString()}\n${text}`);
   }
@@ -126,7 +126,7 @@ export class SignedQuestions {
   readonly #token: string;
   readonly #incarnation: string;
   readonly #sealer = new Sealer(randomUUID(), 'challenge');
-  /** Times when used challenges expire, oldest first. Until then, someone could replay them. */
+  /** Times when used challenges expire, oldest first. Each is remembered until then, so that nobody can replay it. */
   readonly #used = new Map<string, number>();
 
   constructor(token: string, incarnation: string) {
@@ -134,7 +134,7 @@ export class SignedQuestions {
     this.#incarnation = incarnation;
   }
 
-  /** Issues a challenge. It is stored only once it is used, because anyone may request any number of challenges. */
+  /** Issues a challenge. It is stored only when it is used, because anyone may request any number of challenges. */
   challenge(): string {
     return this.#sealer.seal({ id: randomUUID(), untilMs: performance.now() + challengeMs });
   }

@@ -6,7 +6,7 @@ import { ReopenedLog } from '../log/reopened-log.ts';
 
 /** Opens the status topic. Rejects if the log cannot be opened. */
 export async function openStatusLog(logUrl: string): Promise<ReopenedLog> {
-  // Do not wait for flushes. If the machine loses a report in a crash, the first report after it replaces the lost one.
+  // Do not wait for flushes to disk, because if a crash of the machine loses a report, the next report replaces it.
   const options = { keepSeconds: daySeconds, allowTrimmed: true, durability: 'normal' } as const;
   const log = new ReopenedLog((mustExist) =>
     openLog(logUrl, { topic: statusTopic }, { ...options, mustExist }),

@@ -14,7 +14,7 @@ import { Waiters } from '../runtime/waiters.ts';
 import type { StatusMac } from './status-mac.ts';
 
 const intervalMs = 2000;
-/** Time in ms after an acknowledged report for which the brokers count as reachable. */
+/** Time in ms for which the log's brokers count as reachable after they acknowledged a report. */
 const acknowledgedForMs = 10_000;
 const goodbyeTimeoutMs = 1000;
 
@@ -91,7 +91,7 @@ export class StatusPublisher {
     if (!Number.isFinite(this.#acknowledgedMs)) await this.#waiters.next(timeoutMs);
   }
 
-  /** Publishes a report now, or after the one in flight. */
+  /** Publishes a report now or, if another is being appended, after that one. */
   publish(): void {
     const sources = this.#sources;
     if (this.#closed || sources === undefined) return;

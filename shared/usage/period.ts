@@ -12,7 +12,7 @@ export interface Period {
   readonly endMs: number;
 }
 
-/** Period found last, by anchor day of the month, because the next request nearly always needs the same one. */
+/** Period found last for each anchor day of the month, because the next request nearly always needs the same period. */
 const latest: (Period | undefined)[] = [];
 
 /** Returns the period that contains a time (ms since 1970). `anchorDay` must be a valid `YYYY-MM-DD`. */

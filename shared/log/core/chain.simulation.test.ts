@@ -14,7 +14,7 @@ import { type ChainRule, chainRules } from './chain.ts';
 
 const baseSeed = Number(process.env['HEADGATE_SEED'] ?? randomInt(2 ** 32));
 const simulations = runs({ fast: 300, full: 600 });
-/** Maximum number of runs after which a violation must have been found if a clause is left out. Usually, few are needed. */
+/** Number of runs within which a violation must be found if a clause of the rule is left out. Usually, few are needed. */
 const runsUntilViolation = 3000;
 const openWriter: OpenWriter = (parts) => new ModelWriter(parts);
 
@@ -27,7 +27,7 @@ test(`an acknowledged command counts once, a refused one never, and all readers 
     for (const [what, count] of Object.entries(result.counts)) counts[what] = (counts[what] ?? 0) + count;
   }
   console.log(JSON.stringify(counts));
-  // Every outcome, fault and clause must have occurred several times, because the runs would otherwise prove nothing.
+  // Every outcome, fault and clause must have occurred several times. Otherwise the runs would prove nothing.
   const met = [
     ...['accepted', 'refused', 'conflict', 'unknown'].map((outcome) => `command ${outcome}`),
     ...['lost', 'duplicated', 'delayed', 'ack-lost', 'refused'].map((fault) => `append ${fault}`),

@@ -20,7 +20,7 @@ import { signatureBytes, verify } from './signing.ts';
 
 /** End of the chain of accepted records, as far as a reader has followed it. */
 export interface Head {
-  /** Id of the log. null if the first record of any log would be accepted. */
+  /** Id of the log that the records must belong to. null if the first record of any log would be accepted. */
   readonly log: string | null;
   /** Number of the last accepted record. 0 before the first. */
   readonly seq: number;
@@ -121,7 +121,7 @@ export function judgeBatch(
   const judgement = optimistic[last];
   const record = records[last];
   if (!record || !judgement || !('accepted' in judgement)) return optimistic;
-  // A record that sets signers has already been verified with the previous signers' keys.
+  // A record that sets signers needs no further check, because it was verified with the previous signers' keys.
   const { accepted, head: end } = judgement;
   if (accepted.seq === 1 || findSetSigners(accepted) !== undefined) return optimistic;
   const isSigned = end.signers.length === 0 || verify(end.signers, record.value, record.signature);

@@ -21,7 +21,7 @@ export interface LogRecord {
 export interface LogBatch {
   /** New records. Empty if the batch only moves the reader's offset forward. */
   readonly records: readonly LogRecord[];
-  /** Offset at which to continue reading after this batch. */
+  /** Offset at which a reader continues after this batch. */
   readonly nextOffset: number;
 }
 
@@ -87,7 +87,7 @@ export interface ControlLog {
   inspect?(): Promise<LogInspection>;
   /** Returns the reading state of all topics on these brokers. Missing if the log has no brokers. */
   readings?(): readonly TopicReading[];
-  /** Reason why records cannot be written, such as a full disk, although they can be read. */
+  /** Reason why records cannot be written, such as a full disk. Reading may still work. */
   readonly writeFault?: string | undefined;
   /** Reason why changed settings files cannot be used. Until they can be used, their previous content applies. */
   readonly settingsFault?: string | undefined;

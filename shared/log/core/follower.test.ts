@@ -109,7 +109,7 @@ test('a slice is shorter while the event loop has other work, and runs once a tu
   const [from, to] = [100, 120];
   let turns = 0;
   let turnsAmong = 0;
-  /** Simulates the work that a request does between two awaits. */
+  /** Simulates other work on the event loop, such as what a request does between two awaits. */
   const other = (): void => {
     const untilMs = performance.now() + 0.5;
     while (performance.now() < untilMs);

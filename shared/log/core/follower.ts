@@ -54,11 +54,11 @@ export class Follower {
   fault: Error | undefined;
   /** Error that currently prevents the log from being followed. */
   failing: Error | undefined;
-  /** Error message of the last request for the log's end, if it failed. */
+  /** Error message of the last request for the log's end. Undefined if it succeeded. */
   endFault: string | undefined;
   readonly #options: FollowerOptions;
   readonly #end = new AbortController();
-  /** Wakes callers after each folded slice and when the follower stops. */
+  /** Wakes callers that wait for progress, after each folded slice and when the follower stops. */
   readonly #waiters = new Waiters();
   #position: number | undefined;
   #restarts = 0;
@@ -101,7 +101,7 @@ export class Follower {
     let restarts = this.#restarts;
     for (;;) {
       this.#checkRunning();
-      // Forget the end, because an end of the replaced log does not apply to the new one.
+      // The log was replaced meanwhile, so request the end again, because the old end does not apply to the new log.
       if (restarts !== this.#restarts) end = undefined;
       restarts = this.#restarts;
       if (end === undefined) {
@@ -195,12 +195,12 @@ export class Follower {
       this.#position = rest[0]?.offset ?? nextOffset;
       this.setReachable();
       this.#waiters.wake();
-      // Rest even after the last slice, because during a long backlog the tail yields its next batch in the same turn.
+      // Rest even after a batch's last slice, because during a long backlog the tail yields its next batch in the same turn.
       await this.#rest(budgetMs);
     } while (rest.length > 0 && !this.signal.aborted);
   }
 
-  /** Waits for an idle turn of the event loop, but hardly longer than a slice takes, so that the fold gets half the time. */
+  /** Waits for an idle turn of the event loop, but hardly longer than a slice takes, so that folding gets half the time. */
   async #rest(mostMs: number): Promise<void> {
     let turnMs = performance.now();
     const untilMs = turnMs + mostMs;

@@ -11,9 +11,9 @@ const hashBytes = 32;
 
 /** Prepared HMAC key (RFC 2104). Computing the HMAC as two one-shot hashes costs half as much as `createHmac`. */
 interface Key {
-  /** Inner pad, followed by the topic, to which the MAC is bound. */
+  /** Inner pad of HMAC, followed by the topic's name, so that a MAC is valid for this topic only. */
   readonly inner: Buffer;
-  /** Outer pad, followed by room for the inner hash. */
+  /** Outer pad of HMAC, followed by room for the inner hash. */
   readonly outer: Buffer;
 }
 
@@ -32,7 +32,7 @@ export type MacRefusal = 'unsigned' | 'wrong_mac';
 export class RecordMac {
   readonly #keys: readonly [Key, ...Key[]];
 
-  /** Signs with the first token and accepts all, for rotation. Throws if one is empty. MACs are bound to `topic`. */
+  /** Signs with the first token and accepts all, so that tokens can be rotated. Throws if a token is empty. */
   constructor(topic: string, ...tokens: readonly [string, ...string[]]) {
     if (tokens.includes('')) throw new Error('a gateway token is empty');
     const [first, ...others] = tokens;
@@ -48,7 +48,7 @@ export class RecordMac {
     return this.signerOf(value, given) !== undefined;
   }
 
-  /** Index of the token with which this MAC was made, or undefined if none matches. Compares in constant time. */
+  /** Index of the token under which `given` is the MAC of `value`, or undefined for none. Compares in constant time. */
   signerOf(value: Uint8Array, given: Uint8Array): number | undefined {
     const index = this.#keys.findIndex((key) => {
       const wanted = mac(key, value);

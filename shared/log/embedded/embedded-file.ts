@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS record (
   signature BLOB                -- Ed25519 over value
 ) STRICT;
 `,
-  // The `log_time` table was added later. Builds that do not know it can still use the file.
+  // Builds from before the `log_time` table existed can still use the file.
   added: logTimeSql,
 };
 
@@ -121,7 +121,7 @@ export class EmbeddedFile {
       while (low < high) {
         const middle = Math.floor((low + high) / 2);
         const timeMs = this.#statements.timeOf.get(middle) as number | undefined;
-        // Another process has just removed this record, so it is older than all remaining ones.
+        // If the record has no time, another process has just removed it, so it is older than all remaining ones.
         if (timeMs === undefined || timeMs < atMs) low = middle + 1;
         else high = middle;
       }

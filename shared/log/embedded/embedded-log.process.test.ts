@@ -153,7 +153,7 @@ test('another process sees an append through file notifications, not the slow po
   latencies.sort((a, b) => a - b);
   const at = (share: number) => (latencies[Math.floor(count * share)] as number).toFixed(2);
   console.log(`append → seen in another process, ms: p50 ${at(0.5)}, p90 ${at(0.9)}, p99 ${at(0.99)}`);
-  // The reader must have seen all records. If it had relied on its slow poll alone, the last ones would have come too late.
+  // The reader must have seen all records in time. With its slow poll alone, it would have seen the last ones too late.
   expect(latencies).toHaveLength(count);
 });
 
@@ -162,7 +162,7 @@ test('an idle log uses almost no CPU time', async () => {
   const idle = (async () => {
     for await (const _ of log.tail({ from: 0, signal: abort.signal }));
   })();
-  // Skips the cost of starting up, then observes the idle log for some seconds.
+  // Waits until the start-up of the process is over, then observes the idle log for some seconds.
   await new Promise((resolve) => setTimeout(resolve, 500));
   const before = process.cpuUsage();
   await new Promise((resolve) => setTimeout(resolve, 3000));

@@ -74,7 +74,7 @@ const defaults = {
 
 type Settings = EmbeddedLogOptions & typeof defaults;
 
-/** Error of the last append in each folder, if it failed. It is current, because some topic is written every second. */
+/** Error of the last append in each folder, if it failed. It is never old, because some topic is written every second. */
 const writeFaults = new Map<string, string>();
 
 export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicAddress): string {
@@ -114,7 +114,7 @@ class EmbeddedLog implements TimedLog {
 
   constructor(file: EmbeddedFile, path: string, settings: Settings) {
     this.#removal = new RemovalTime(settings.monotonicMs);
-    // Start from the time of the last record, because this process's own clock may be ahead.
+    // Start from the last record's time, because this process's own clock may be ahead, which would remove records too early.
     const lastMs = file.lastMs();
     if (lastMs !== undefined) this.#removal.limit(lastMs);
     this.#file = file;
@@ -158,7 +158,7 @@ class EmbeddedLog implements TimedLog {
       }
       next = last.offset + 1;
       yield { records, nextOffset: next };
-      // Yield to the event loop during a long catch-up.
+      // During a long catch-up, let other work on the event loop have a turn.
       await nextTurn();
     }
   }

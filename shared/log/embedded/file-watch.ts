@@ -8,7 +8,7 @@ import { type FSWatcher, watch } from 'node:fs';
 
 /** Pauses in ms between the checks after a report. Together they last longer than a slow flush. */
 const burstMs: readonly number[] = [0, 1, 1, 1, 1, 2, 2, 3, 5, 8, 13, 21];
-/** Number of reports without a waiting reader after which watching stops. It starts again when a reader waits. */
+/** Number of reported writes without a waiting reader after which watching stops. It starts again when a reader waits. */
 const unwantedMax = 4;
 
 export interface FileWatchOptions {
@@ -38,7 +38,7 @@ export class FileWatch {
     this.#unwanted = 0;
     if (this.#closed || this.#watcher !== undefined) return;
     this.#watch();
-    // Check once now, to find writes from before the watch began.
+    // Check once now, to find writes that happened before the watch began.
     this.#schedule(0);
   }
 

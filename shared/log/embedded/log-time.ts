@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS log_time (
 ) STRICT;
 `;
 
-/** Largest difference in ms up to which a writer's wall clock is trusted. */
+/** Largest difference in ms between a writer's wall clock and the log's time up to which the wall clock is used. */
 const toleranceMs = 10_000;
 /** Time in ms after which a differing wall clock is trusted, if nothing was appended or all clocks differed for that long. */
 const heldMs = 60_000;
@@ -58,7 +58,7 @@ function clockOffSince(
   nowMs: number,
 ): number | undefined {
   const elapsedMs = nowMs - monotonicMs;
-  // Trust the wall clock, because the machine has restarted or nothing was appended for a long time.
+  // The machine has restarted or nothing was appended for a long time, so the wall clock decides.
   if (elapsedMs < 0 || elapsedMs > heldMs) return undefined;
   if (Math.abs(wallMs - atMs - elapsedMs) <= toleranceMs) return undefined;
   return offSinceMs ?? nowMs;

@@ -13,7 +13,7 @@ import { TopicReadings } from './topic-readings.ts';
 const metadataAgeMsMax = 10_000;
 /** Node id that brokers return while a partition has no leader. */
 const noLeader = -1;
-/** Time in ms after which requests no longer wait for brokers, if no broker has accepted a connection since the start. */
+/** Time in ms after the start from which requests do not wait for brokers, if none has ever accepted a connection. */
 const unreachableAfterMs = 5000;
 
 interface Address {
@@ -72,7 +72,7 @@ export class KafkaCluster {
   readonly #topics = new Map<string, { metadata: Promise<TopicMetadata>; atMs: number }>();
   /** Brokers in the last metadata. They are tried before the configured ones. */
   #brokers: readonly Address[] = [];
-  /** Number of faults so far. It selects the broker that the next request tries first. */
+  /** Number of faults so far. It determines which broker the next request tries first. */
   #rotation = 0;
   #users = 0;
   #released = false;
@@ -206,7 +206,7 @@ export class KafkaCluster {
     });
   }
 
-  /** Resolves once enough of the other replicas confirm the leader when asked. Rejects with `KafkaFault`. */
+  /** Resolves once enough of the other replicas, when asked, name the same leader. Rejects with `KafkaFault`. */
   async confirmLeader(leader: Leader, { topic, partition }: TopicPartition): Promise<void> {
     const witnesses = leader.others.map(async (address) => {
       const { partitions } = await (await this.connectionTo(address)).metadata(topic);
@@ -216,7 +216,7 @@ export class KafkaCluster {
     await awaitQuorum(witnesses, witnessesNeeded(leader.replicas));
   }
 
-  /** Asks the other replicas who leads. Returns true if at least one names another leader and none names this one. */
+  /** Asks the other replicas who leads. Returns true if at least one names another broker and none names `leader`. */
   async isDeposed(leader: Leader, { topic, partition }: TopicPartition): Promise<boolean> {
     const asked = leader.others.map(async (address) => {
       const { partitions } = await (await this.connectionTo(address)).metadata(topic);

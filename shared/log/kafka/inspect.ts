@@ -42,7 +42,7 @@ export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspecti
   };
 }
 
-/** Reports that records of the topic were deleted. Otherwise only a process that starts later would notice it. */
+/** Reports that records of the topic were deleted, because otherwise only a process that starts later would notice it. */
 async function removalFault(cluster: KafkaCluster, topic: string): Promise<TopicFault[]> {
   const target = { topic, partition: 0 };
   const leader = await cluster.connectionTo(await cluster.leader(target));

@@ -79,7 +79,7 @@ export class KafkaPartition {
     cluster.invalidate(topic);
     if (metadata.errorCode === 3 && !this.#plan.mustExist)
       await createTopic(connection, this.#plan, metadata.brokers.length);
-    // Fail this attempt, so that the next one finds and checks the new topic.
+    // Fail this attempt, so that the next one finds the new topic and checks it.
     throw new KafkaFault('LEADER_NOT_AVAILABLE', { kind: 'answered' });
   }
 
@@ -160,7 +160,7 @@ export class KafkaPartition {
     return end;
   }
 
-  /** Checks that the first record and the end fit the last check. Rejects with `LogReplaced` or `KafkaFault`. */
+  /** Checks that first record and end are consistent with the last check. Rejects with `LogReplaced` or `KafkaFault`. */
   async check(): Promise<Range> {
     const connection = await this.#leaderConnection();
     const range = await this.#range(connection);
@@ -206,7 +206,7 @@ export class KafkaPartition {
 
   #replaced(how: string): LogReplaced {
     this.#epoch++;
-    // Check the new topic when the log is opened again.
+    // Forget which topics were checked, so that the new topic is checked when the log is opened again.
     this.cluster.checkedTopics.clear();
     return new LogReplaced(`${this.name} on Kafka ${how}`);
   }

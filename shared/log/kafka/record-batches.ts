@@ -67,7 +67,7 @@ function parseRecords(bytes: Buffer, offsets: number): LogRecord[] | UnreadableC
   try {
     const cursor = new Cursor(bytes, headerBytes);
     const firstOffset = Number(bytes.readBigInt64BE(0));
-    // If the broker sets record times, all records in the batch have this one.
+    // If the broker sets record times, all records in the batch have the time in the batch's header.
     const atMs = Number(bytes.readBigInt64BE(timeAt));
     return Array.from({ length: count }, (_, index) => ({
       ...parseRecord(cursor.slice(cursor.length()), firstOffset, index),

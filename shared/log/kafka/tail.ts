@@ -55,7 +55,7 @@ export async function* tailPartition(
         partition.recordRead(batch.nextOffset);
         yield batch;
         if (signal.aborted) return;
-        // Yield to the event loop during a long catch-up.
+        // During a long catch-up, let other work on the event loop have a turn.
         await nextTurn();
       }
       reader.watchProgress(before, fetched);
@@ -113,7 +113,7 @@ class Reader {
     this.#options.onRead?.();
     if (fetched.recordSet.length > 0) this.#provenMs = this.#fetchedMs;
     else this.#askWhoLeads(connection);
-    // Records were deleted during the fetch. Kafka itself reports only those that were deleted before it.
+    // Records were deleted during the fetch, which Kafka does not report. It reports only those deleted before a fetch.
     if (fetched.startOffset > this.next && fetched.recordSet.length === 0)
       throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
     return fetched;
