@@ -57,7 +57,7 @@ export function readManifest(dir: string): Manifest | undefined {
     throw error instanceof NoRegularFile ? damagedError(manifestName, error.message) : error;
   }
   const manifest = parse(text);
-  // A manifest has only one valid rendering, so any changed byte is noticed.
+  // A manifest has only one valid rendering, so any changed byte is detected.
   if (manifest === undefined || render(manifest) !== text)
     throw damagedError(manifestName, 'it was changed after it was written');
   return manifest;

@@ -31,7 +31,7 @@ interface MandatoryOption {
   readonly isMandatory: true;
 }
 interface Details<Value> {
-  /** Parses a value. If the option is repeatable, `before` is the value so far. */
+  /** Parses a value. If the option is repeatable, `before` is the result of its earlier occurrences. */
   parse?(text: string, before: Value | undefined): Value;
   readonly choices?: readonly Value[];
   readonly default?: Value;

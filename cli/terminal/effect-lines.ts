@@ -12,7 +12,7 @@ import { changeLines } from './change-lines.ts';
 import { column, type Line, type Renderer, type View } from './render.ts';
 
 type RecordedEffect = NonNullable<Effect['recorded']>;
-/** Tolerance in ms for differences between clocks and for the time that gateways take to respond. */
+/** Tolerance in ms when a start counts as an hour ago, because clocks differ and gateways take time to respond. */
 const toleranceMs = 120_000;
 
 const requestColumns: View['columns'] = [

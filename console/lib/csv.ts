@@ -20,7 +20,7 @@ export function quantile(values: readonly number[], share: number): number | und
   return [...values].sort((a, b) => a - b)[Math.max(0, Math.ceil(values.length * share) - 1)];
 }
 
-/** Matches a formula wherever a cell may start, because separators vary and some programs ignore quotes. */
+/** Matches the start of a formula wherever a cell may start, because separators vary and some programs ignore quotes. */
 const formula = /(^|[,;|\t\r\n])([\s'"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
 
 /** Formats a value as one cell. Text is always quoted. */

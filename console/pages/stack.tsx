@@ -153,7 +153,7 @@ function NodeList({
   );
 }
 
-/** Shows the state of a model. For operators it is derived from the nodes, for members from the outcome of a request. */
+/** Shows a model's state. Operators see it as derived from the nodes, and members as the outcome of a request. */
 function ModelState({
   stack,
   model,

@@ -32,7 +32,7 @@ export function App(): JSX.Element {
     if (!(await talk.ask(target, content, parameters))) setDraft((now) => (now === '' ? content : now));
   };
   const again = (): void => void talk.again(target, parameters);
-  /** Sends the last message again. A refused message was returned to the message field, so it is sent from there. */
+  /** Sends the last message again. A refused message was returned to the message field, so it is sent from the field. */
   const retry = (): void => {
     if (draft !== '') void submit();
     else if (talk.messages.length > 0) again();

@@ -50,7 +50,7 @@ export const targets: readonly (readonly [name: string, target: string])[] = [
 const ownHost = 'Host: 127.0.0.1';
 const chunks = 'Transfer-Encoding:';
 
-/** Request heads without the final blank line. Two parsers may understand each differently, or it names two hosts. */
+/** Request heads without the final blank line. Either two parsers may read them differently, or they name two hosts. */
 export const badHeads: readonly (readonly [name: string, head: string])[] = [
   ['two hosts', `GET / HTTP/1.1\r\n${ownHost}\r\nHost: evil`],
   ['the same host twice', `GET / HTTP/1.1\r\n${ownHost}\r\n${ownHost}`],

@@ -130,7 +130,7 @@ const refused: Readonly<Record<string, number>> = {
   'tier delete Starter --yes': 6,
 };
 
-/** Whether the command would not end or would contact another machine. */
+/** Whether to leave out the command, because it would not end or would contact another machine. */
 const left = (line: string): boolean =>
   /^(?:events tail$|requests tail\b)/.test(line) || line.includes('kafka://');
 

@@ -119,7 +119,7 @@ async function run(options: Options): Promise<void> {
   await openAll(logger, async (closers) => {
     const folder = lockDataFolder(dataDir);
     closers.add(() => folder.release());
-    // Closed after the control plane, so that the control plane does not log the end of the simulated nodes as a failure.
+    // The fleet is closed after the control plane, so that the control plane does not log the nodes' end as a failure.
     const fleet: { close?: () => Promise<void> } = {};
     closers.add(async () => fleet.close?.());
     const operatorToken =

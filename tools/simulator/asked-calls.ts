@@ -1,7 +1,7 @@
 /**
  * Parses the tool calls that the user's text asks a simulated node to make: `call NAME`, or `call NAME with {…}`. Each line
- * that contains calls is one turn of the node, and the turn of the next line follows after their results. Only the end of a
- * long text is searched, because agents put the user's text after a long text of their own.
+ * that contains calls is one turn of the node. The next line's turn follows after the results of those calls. Only the end of
+ * a long text is searched, because agents put the user's text after a long text of their own.
  */
 import type { Tool } from './chat-request.ts';
 import { isRecord } from './loose.ts';
