@@ -143,7 +143,7 @@ function refusalsOf({ traffic }: Context, nowMs: number, of: string | undefined)
   const all = new Map<string, { readonly type: string; organisation?: string; refused: Refusals }>();
   const where = of === undefined ? {} : { organisation: of };
   for (const { row, isRest } of traffic.rows(nowMs, where)) {
-    // The organisation of these refusals is not known, so the response is marked as partial.
+    // The rest row does not say whose refusals it counts, so skip it. The response is marked as partial instead.
     if (row.refused === undefined || isRest) continue;
     const { organisation } = row;
     const named = organisation !== visitorsSubject && organisation !== undefined ? { organisation } : {};

@@ -80,7 +80,7 @@ export interface CommandPlan {
   readonly secret?: { readonly value: string } | { readonly items: readonly { readonly value: string }[] };
   /** Refusals by guards that were overridden with force. */
   readonly warnings?: readonly string[];
-  /** Rules for dividing the plan. If absent, all events must fit one commit. */
+  /** Rules for dividing the plan into several commits. If absent, all events must fit one commit. */
   readonly divisible?: Divisible;
 }
 

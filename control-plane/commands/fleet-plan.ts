@@ -5,7 +5,7 @@ import { sameData } from './preconditions.ts';
 
 type FleetKind = FleetChange['kind'];
 
-/** Kinds in order of removal. Dependents come before the resources that they depend on. */
+/** Kinds of resources in order of removal. Dependents come before the resources that they depend on. */
 const removalOrder: readonly FleetKind[] = [
   'node',
   'install',

@@ -16,7 +16,7 @@ import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.t
 const eventsPerMessageMax = 200;
 /** Interval in ms between pulses, shorter than the silence that proxies allow. Each pulse also checks session and role. */
 const pulseMs = 15_000;
-/** Types of events after which sessions and roles are checked at once. */
+/** Types of events after which the session and role behind each stream are checked at once. */
 const endingTypes = /^(?:session\.ended|member\.|organisation\.removed)/;
 /** Interval in ms at which a stream checks whether the log has become available or unavailable. */
 const lookMs = 1000;

@@ -26,7 +26,7 @@ export interface OidcRoutesOptions extends SignInOptions {
   readonly isTls: boolean;
 }
 
-/** Registers the route under `/api` that tells the page where to send the browser. */
+/** Registers the route under `/api` that tells the sign-in page to which address it must send the browser. */
 export function registerOidcStart(api: FastifyInstance, options: OidcRoutesOptions): void {
   const { provider, publicUrl, isTls } = options;
   api.post('/oidc', { config: { access: 'public', body: 'tiny' } }, async (request, reply) => {

@@ -41,7 +41,7 @@ const sessionSchema = z
     within: z.string().optional(),
     /** Excluded roles, copied from the link's ticket. */
     exceptRoles: z.array(roleSchema).optional(),
-    /** Name to show on pages. The log contains no names of people. */
+    /** Name of the person or operator for display, because the log contains no names of people. */
     name: z.string().max(200).optional(),
     /**
      * Position of the state when the session began. Positions are used because the clocks of two replicas cannot be compared.

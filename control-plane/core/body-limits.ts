@@ -17,10 +17,10 @@ const KiB = 1024;
 const depth = 16;
 
 export const bodyLimits = {
-  /** For callers who are not signed in, and for routes without a body. */
+  /** Limits for callers who are not signed in, and for routes without a body. */
   tiny: { bytes: 4 * KiB, json: { depth, names: 500, values: 1000 } },
   small: { bytes: 64 * KiB, json: { depth, names: 2000, values: 10_000 } },
-  /** For lists of models, which have at most 10 000 entries. */
+  /** Limits for lists of models, which have at most 10 000 entries. */
   list: { bytes: 1024 * KiB, json: { depth, names: 12_000, values: 25_000 } },
   fleet: { bytes: 8 * 1024 * KiB, json: { depth, names: 250_000, values: 500_000 } },
 } as const satisfies Readonly<Record<BodyKind, BodyLimit>>;

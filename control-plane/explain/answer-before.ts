@@ -41,7 +41,7 @@ export function answerBefore(
   return { position: low, served, status, ...(type !== undefined && { type }) };
 }
 
-/** Yields positions before `at`, doubling the distance each time. */
+/** Yields log positions before `at`, each twice as far from it as the previous one. */
 function* backwards(at: number): Iterable<number> {
   for (let step = 1; step < at; step *= 2) yield at - step;
 }

@@ -122,7 +122,7 @@ export function decideAnswer(db: Database, question: Question): RuledVerdict {
   return ruledVerdict(decideInState(db, question));
 }
 
-/** Decides one of many questions on the same state. */
+/** Decides one of many questions on the same state, without describing the steps. */
 export function decideAnswerWithLookup(lookup: Lookup, question: Question): RuledVerdict {
   return ruledVerdict(decideWithLookup(lookup, question));
 }

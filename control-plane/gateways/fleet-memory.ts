@@ -160,7 +160,7 @@ function isDue({ report, seenMs, publishedMs, isRemembered, isForgotten }: Fleet
   );
 }
 
-/** Splits the entries into records below the size limit of the topic. */
+/** Splits reports and forgotten gateways into records below the size limit of the topic. */
 function* inBatches(
   name: string,
   gateways: readonly StatusReport[],

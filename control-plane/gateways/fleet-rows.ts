@@ -30,9 +30,9 @@ export interface FleetRow extends SeenReport {
 }
 
 export type Arrival =
-  /** Report from the topic, written since this replica started. */
+  /** Report from the status topic, written since this replica started. */
   | 'live'
-  /** Report from the topic, written before this replica started. */
+  /** Report from the status topic, written before this replica started. */
   | 'earlier'
   /** Report from a memory record of another replica. */
   | 'memory'

@@ -134,7 +134,7 @@ class LiveGateways {
   }
 }
 
-/** Selects up to `most` rows at regular intervals. */
+/** Selects up to `most` rows, evenly spread over the list. */
 function sampled<Row>(rows: readonly Row[], most: number): readonly Row[] {
   if (rows.length <= most) return rows;
   const share = most / rows.length;

@@ -30,7 +30,7 @@ export interface FoundEvents {
 /** Maximum number of commits that are read for one page. A search for a rare text continues on the next page. */
 const readMax = 200_000;
 const bytesMax = 32 * 1024 * 1024;
-/** Kinds of subjects, starting with the one that matches the fewest events. */
+/** Kinds of subjects by which events can be filtered, starting with the one that matches the fewest events. */
 const byRarity = ['key', 'node', 'stack', 'organisation', 'actor', 'type'] as const;
 
 export function listCommitEvents(commit: HistoryCommit): ListedEvent[] {

@@ -18,7 +18,7 @@ import { trimHistory } from './trim.ts';
 
 export interface HistorySettings {
   readonly path: string;
-  /** File size in bytes at which the oldest part of the history is removed. */
+  /** Size of `history.db` in bytes at which its oldest part is removed. */
   readonly bytesMax?: number | undefined;
   openLog(): Promise<ControlLog>;
   /** Writes a warning to this process's own log output. */

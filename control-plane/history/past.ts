@@ -32,7 +32,7 @@ export interface PastOptions {
   readonly history: HistoryAccess;
 }
 
-/** Returns the reader for questions that no request caused. */
+/** Returns the reader of past states for questions that do not come from a request. */
 const alwaysThere = (): PastReader => ({ caller: 'operator', client: new AbortController().signal });
 
 /** Parses a moment. Throws an `InvalidCommand` error if the text is not a valid moment. */

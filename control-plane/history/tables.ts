@@ -12,7 +12,7 @@ import {
 } from '../../shared/snapshot/tables.ts';
 import type { StateKind } from '../../shared/snapshot/views.ts';
 
-/** Value of `end_seq` in versions that are still valid. */
+/** Value of `end_seq` in row versions that are still valid. */
 export const openEnd = Number.MAX_SAFE_INTEGER;
 /** Number of commits between two stored digests. Digests at other positions are computed from the stored ones. */
 export const commitsPerSpan = 1000;

@@ -42,7 +42,7 @@ export function partForLog(
   const rerankers = new Set(health.rerankModels);
   const kept: string[] = [];
   let bytes = 0;
-  // Sorts the names, so that the selection does not depend on their order.
+  // Sorts the names, so that the choice of those that fit does not depend on the order in which the engine lists them.
   for (const name of [...new Set(health.models)].sort()) {
     const window = Object.hasOwn(health.windows, name) ? health.windows[name] : undefined;
     // Counts the quoted name four times: as a model, with its window, as an image model and as a reranker.

@@ -11,7 +11,7 @@ import { type Health, lastReportedUp, type NodeRow } from './node-health.ts';
 export const nodeLogLimits = {
   /** Maximum size of one report with its names, windows, image models and rerankers. Further names are omitted. */
   reportBytesMax: 128 * 1024,
-  /** Rate limit for reports that the node is up or serves other models. */
+  /** Rate limit for a node's reports that it is up or serves other models. */
   reports: { burst: 5, perSecond: 1 / 10 },
   /** Rate limit in bytes for all reports. Reports that the node is down count, but are never withheld. */
   reportBytes: { burst: 256 * 1024, perSecond: (2 * 1024 * 1024) / daySeconds },

@@ -71,7 +71,7 @@ export type SessionEffect =
   | 'send-released'
   /** Closes the socket, because another replica now owns the node. */
   | 'close-superseded'
-  /** Closes the socket, because the token is no longer valid. */
+  /** Closes the socket, because the agent's token is no longer valid. */
   | 'close-revoked'
   /** Removes the session from the node. */
   | 'detach'

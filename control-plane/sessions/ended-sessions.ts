@@ -85,7 +85,7 @@ export class EndedSessions {
     );
   }
 
-  /** Resolves once past commits have been read. If it rejects, no session may be accepted. */
+  /** Resolves once past commits have been searched for ended sessions. If it rejects, no session may be accepted. */
   ready(): Promise<void> {
     return this.#ready;
   }
@@ -98,7 +98,7 @@ export class EndedSessions {
     this.#db.close();
   }
 
-  /** Whether past commits have been read. Until then, `hasEnded` may miss ends. */
+  /** Whether past commits have been searched for ended sessions. Until then, `hasEnded` may miss some. */
   isReady(): boolean {
     return this.#isComplete;
   }

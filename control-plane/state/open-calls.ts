@@ -9,7 +9,7 @@ import { Tally } from './tally.ts';
 
 interface Bounds {
   readonly what: string;
-  /** Maximum number of calls for one person in all sessions, or for one session of an operator. */
+  /** Maximum number of open calls for one person in all sessions, or for one session of an operator. */
   readonly perCaller: number;
   readonly total: number;
   /** Part of the total that only operators may use. */

@@ -107,7 +107,7 @@ export class SnapshotCopies {
     return fits(made) ? made : await this.#make();
   }
 
-  /** Makes a copy. Only one is made at a time, and callers that arrive meanwhile share it. */
+  /** Makes a copy of the state. Only one is made at a time, and callers that arrive meanwhile share it. */
   #make(): Promise<KeptCopy> {
     this.#making ??= this.#makeOne().finally(() => {
       this.#making = undefined;

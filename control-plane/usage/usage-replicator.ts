@@ -91,7 +91,7 @@ export class UsageReplicator {
       this.#options.store.restart(partition);
     } catch (error) {
       if (error instanceof DatabaseCorrupt) this.#fail(error);
-      // Any other error will occur again when records are folded, and is reported then.
+      // Ignore any other error, because it will occur again, and be reported, when records are folded.
     }
   }
 

@@ -64,7 +64,7 @@ export interface AppliedUsage {
   /** Number of records that were folded completely. The partition's position is now after them. */
   readonly consumed: number;
   readonly rows: readonly UsageRow[];
-  /** Gaps that these records opened and that are still open. */
+  /** Gaps in incarnations' rows that these records opened and that are still open. */
   readonly gaps: readonly UsageGap[];
 }
 
