@@ -23,7 +23,7 @@ interface HealthParts {
   readonly metrics: FoldMetrics;
   readonly connections: Connections;
   readonly draining: { readonly value: boolean };
-  /** Id that changes each time the process starts. The gateway's reports contain it. */
+  /** Id that changes whenever the process starts. The gateway's reports contain this id. */
   readonly incarnation: string;
 }
 
@@ -53,7 +53,7 @@ export async function startHealth(
   return health;
 }
 
-/** Describes the clock for operators, and never fails. Limits and usage follow the log's clock, but key expiry does not. */
+/** Describes the clock for operators; never fails. Only key expiry depends on it: limits and usage follow the log's clock. */
 function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   const seconds = Math.round(Math.abs(clockAheadMs) / 1000);
   const follows =
@@ -67,7 +67,7 @@ function clockCheck({ clockAheadMs, leapMs }: LimitExchange): Check {
   return { name: 'clock', ok: true, detail };
 }
 
-/** Fails while usage cannot be stored, because all requests are refused then. */
+/** Fails while usage cannot be stored, because the gateway then refuses all requests. */
 function usageCheck(isFull: boolean): Check {
   return { name: 'usage', ok: !isFull, ...(isFull && { detail: 'no more usage can be stored' }) };
 }

@@ -1,4 +1,4 @@
-/** Opens the listeners for requests: the API, one for each stack that has its own port, and the playground. */
+/** Opens the listeners for requests: for the API, for each stack with a port of its own, and for the playground. */
 
 import type { Closers } from '../shared/runtime/closers.ts';
 import type { Connections } from '../shared/runtime/connections.ts';

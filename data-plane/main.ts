@@ -42,7 +42,7 @@ export interface RunningGateway {
   close(): Promise<void>;
 }
 
-/** Parts of a gateway that has announced itself to the control planes. */
+/** Parts of a gateway that exist once the gateway has announced itself to the control planes. */
 interface AnnouncedState {
   readonly state: GatewayState;
   readonly publisher: StatusPublisher;
@@ -95,7 +95,7 @@ async function serve(
     closers,
   );
   const decisionsUrl = journal && advertisedUrl(health.url, settings.advertise);
-  // Control planes need these members of the gateway's reports before they can query its requests.
+  // Add these members to the gateway's reports, because control planes need them before they can query its requests.
   publisher.add(() =>
     reportedMembers(gatewayMemberNames, {
       metrics: decisionsUrl,

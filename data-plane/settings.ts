@@ -18,9 +18,9 @@ export interface GatewaySettings {
   /** Address on which health checks and metrics are served. The default is loopback. */
   readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
-  /** Address at which control planes reach the health listener, in a form that `advertisedUrl` accepts. */
+  /** Address at which control planes can reach the health listener, in a form that `advertisedUrl` accepts. */
   readonly advertise?: string | undefined;
-  /** Limits on the connections of all listeners, except that for health checks and metrics. */
+  /** Limits on the connections of all listeners, except the listener for health checks and metrics. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly hosts: HostNames;
   /** Ports that each serve one stack, whatever the Host header says. */
@@ -35,7 +35,7 @@ export interface GatewaySettings {
   readonly insecureSnapshots?: boolean | undefined;
   /** Token that gateways and control planes share. It authenticates requests for snapshots and this gateway's reports. */
   readonly gatewayToken: string;
-  /** Fingerprints, public keys or PEM files. One of these signers must have created the log. If empty, accepts any log. */
+  /** Signers, as fingerprints, public keys or PEM files. One of them must have created the log, unless the list is empty. */
   readonly trustedSigners?: readonly string[] | undefined;
   readonly nodeCredentials?: CredentialSource;
   /** Whether requests to the pool contain `cache_salt`. False if the engines refuse it. */
@@ -45,12 +45,12 @@ export interface GatewaySettings {
   readonly forwarding: ForwardSettings;
   /** Time in seconds between reporting itself as not ready and closing the listeners. */
   readonly drainDelaySeconds: number;
-  /** Time in seconds that requests in flight have to finish once the listeners are closed. */
+  /** Time in seconds that requests in flight have to finish after the listeners were closed. */
   readonly drainTimeoutSeconds: number;
   readonly certificate?: Certificate | undefined;
-  /** Intervals for the control log and its snapshot. Missing ones have defaults. */
+  /** Intervals for following the control log and keeping its snapshot. Missing ones have defaults. */
   readonly intervals?: Partial<SnapshotIntervals>;
-  /** Share of completed requests in the decision journal: one in this many. It records all other requests. 0 turns it off. */
+  /** One in this many completed requests is in the decision journal, and all other requests are. 0 turns the journal off. */
   readonly decisionsOneIn?: number | undefined;
   readonly logger: Logger;
   /** Receives the log lines about requests. The default is `logger`. */

@@ -77,7 +77,7 @@ test('the queue is fair: many jobs of one owner do not delay the first job of an
     bodyWorker.retain(shapeJob(), { owner: name.charAt(0), signal: never }).then(() => ended.push(name)),
   );
   for (let n = 1; n <= 4; n++) {
-    // Only one job runs at a time.
+    // Only one job runs at a time, so no further job has been posted.
     expect(manual.posted).toHaveLength(n);
     manual.deliver();
     await expect.poll(() => ended.length).toBe(n);
@@ -203,7 +203,7 @@ test('an idle worker ends unless it retains a text, and the next job starts anot
   const one = await bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
   const two = await bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
   bodyWorker.discard(two.textId, two.worker);
-  // An earlier idle time-out would have fired by now, because timers fire in the order of their deadlines.
+  // A time-out for an earlier idle period would have ended by now, because timers end in the order of their deadlines.
   await new Promise((resolve) => setTimeout(resolve, 20));
   expect(ended).toEqual([]);
   bodyWorker.discard(one.textId, one.worker);

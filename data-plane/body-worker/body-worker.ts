@@ -18,7 +18,7 @@ export interface BodyWorkerOptions {
   readonly jobTimeoutMs?: number;
   /** Time in ms after which a worker with no jobs and no stored texts is stopped, to free its memory. */
   readonly idleTimeoutMs?: number;
-  /** Called if the worker ends during a job, for example because the job took too long. */
+  /** Called if the worker thread ends during a job, for example because the job took too long. */
   readonly onLost?: (reason: string) => void;
 }
 
@@ -27,7 +27,7 @@ export interface JobOptions {
   readonly owner: string;
   /** Cancels the job, whose promise then rejects with the signal's abort reason. */
   readonly signal: AbortSignal;
-  /** Worker that keeps the text that the job needs. */
+  /** Worker that keeps the text which the job needs. Undefined if the job needs no kept text. */
   readonly worker?: WorkerHandle;
 }
 
@@ -81,7 +81,7 @@ export class BodyWorker {
     return expectResult((await this.#submit(job, options)).result, kind);
   }
 
-  /** Validates a body. The worker keeps its text under the id `textId` until `discard` is called. */
+  /** Validates a request's body. The worker keeps its text under the id `textId` until `discard` is called. */
   async retain(
     job: Extract<BodyJob, { readonly kind: 'shape' }>,
     options: JobOptions,
@@ -147,7 +147,7 @@ export class BodyWorker {
     worker.post({ kind: 'job', id, job }, transferList);
   }
 
-  /** Returns the worker for a job, or undefined if no thread can be started. Then only this job is refused. */
+  /** Returns the worker for a job, or undefined if no thread can be started, in which case only this job is refused. */
   #workerFor(entry: Entry): WorkerHandle | undefined {
     try {
       this.#worker ??= this.#start();
@@ -175,7 +175,7 @@ export class BodyWorker {
     this.#running = undefined;
     clearTimeout(this.#timer);
     if (result.kind === 'shaped') this.#retainedTexts += 1;
-    // The caller cancelled the job while it ran and will not discard the text, so do that here.
+    // Discard the text here, because the caller cancelled the job while it ran and so does not know of the text.
     if (result.kind === 'shaped' && entry.signal.aborted) this.discard(id, worker);
     this.#settle(entry, () => entry.resolve({ id, result, worker }));
     this.#dispatch();
@@ -209,7 +209,7 @@ export class BodyWorker {
     this.#timer = setTimeout(() => this.#stop(), this.#options.idleTimeoutMs).unref();
   }
 
-  /** Drops the reference to the worker before terminating it, so that the worker gets no further jobs. */
+  /** Stops the worker. Forgets it first, so that it gets no further jobs. */
   #stop(): void {
     const worker = this.#worker;
     this.#worker = undefined;

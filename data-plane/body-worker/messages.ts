@@ -15,35 +15,35 @@ import type { RequestOutline } from './request-outline.ts';
 export type Blocks = readonly Uint8Array<ArrayBuffer>[];
 
 export type BodyJob =
-  /** Parses and validates the body of a request, and keeps its text under the id of the job. */
+  /** Parses and validates the body of a request. The worker keeps the body's text under the id of this job. */
   | {
       readonly kind: 'shape';
       readonly operation: Operation;
       readonly headers: ShapeHeaders;
       readonly blocks: Blocks;
     }
-  /** Builds the request body for a node from a text that the worker keeps. */
+  /** Builds the body of the request to a node from the request text that the worker keeps. */
   | {
       readonly kind: 'render';
       readonly textId: number;
       readonly dialect: Dialect;
       readonly target: NodeTarget;
     }
-  /** Builds the request that makes a node count tokens, from a text that the worker keeps. */
+  /** Builds the request that makes a node count tokens, from the request text that the worker keeps. */
   | {
       readonly kind: 'render-count';
       readonly textId: number;
       readonly dialect: Dialect;
       readonly served: string;
     }
-  /** Converts a node's response to the response for the client. */
+  /** Converts a node's response to the form in which the client gets it. */
   | {
       readonly kind: 'rebuild';
       readonly facts: AnswerFacts;
       readonly form: AnswerForm;
       readonly blocks: Blocks;
     }
-  /** Reads the number of tokens from a node's response. */
+  /** Reads the number of tokens from a node's response to a token count. */
   | { readonly kind: 'parse-count'; readonly dialect: Dialect; readonly blocks: Blocks };
 
 /** Message from the main thread to the worker. */
@@ -71,7 +71,7 @@ export type BodyResult =
       readonly message: string;
       readonly detail: unknown;
     }
-  /** Result of a job that failed unexpectedly. The error message is left out, because it may quote the body. */
+  /** Result of a job that failed unexpectedly. It has no error message, because the message may quote the body. */
   | { readonly kind: 'fault'; readonly name: string };
 
 /** Message from the worker to the main thread. */

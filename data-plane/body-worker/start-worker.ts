@@ -4,12 +4,12 @@ import { withinMemory } from '../../shared/runtime/memory-limit.ts';
 import { WorkerThread } from '../../shared/runtime/worker-thread.ts';
 import type { BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 
-/** Heap limit in MB. Enough for the texts of all bodies in the memory budget, at two bytes per character, plus one job. */
+/** Heap limit in MB: the texts of all bodies in the memory budget, at two bytes per character, and one job. */
 const heapMegabytesMax = 1536;
 
 export interface WorkerListener {
   onResponse(response: BodyWorkerResponse): void;
-  /** Called once, after all other calls. `reason` never quotes a body. */
+  /** Called once, when the worker has exited, after all other calls. `reason` never quotes a body. */
   onExit(reason: string): void;
 }
 

@@ -10,13 +10,13 @@ import { shapeOperation, wholeAnswer } from '../surfaces/surfaces.ts';
 import type { Blocks, BodyJob, BodyResult, BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 import { toOutline } from './request-outline.ts';
 
-/** Maximum length of an error detail that is sent to the main thread. Equals the limit on a node's error response. */
+/** Maximum length of an error detail that is sent to the main thread, equal to the limit on a node's error response. */
 const detailCharactersMax = 64 * 1024;
 
 const encoder = new TextEncoder();
 
 class JobRunner {
-  /** Requests whose texts are kept, by the id of the job that validated the request. */
+  /** Validated requests whose texts are kept, by the id of the job that validated the request. */
   readonly #retained = new Map<number, WholeRequest>();
 
   discard(textId: number): void {

@@ -36,11 +36,11 @@ const requestLine = /^[^\s]{1,40} ([^\s]+) HTTP\/\d/;
 
 /** Path of a request that could not be read, if its first bytes are a request line. Otherwise, `/`. */
 export function pathOfRefused(packet: Buffer | undefined): string {
-  // Decode no more than the maximum size of a head, because the request line cannot be longer.
+  // Decode no more bytes than a head may have, because a request line cannot be longer.
   return targetPath(requestLine.exec(packet?.toString('latin1', 0, headerBytesMax) ?? '')?.[1]);
 }
 
-/** Value of a header that may contain a key. Empty counts as absent. Joining repeated headers never yields a valid key. */
+/** Value of a header that may contain a key. Empty counts as absent. Joined repeated headers never make a valid key. */
 export function credentialHeader({ rawHeaders }: ParsedRequest, name: string): string | undefined {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -58,7 +58,7 @@ export function oneHeader({ headers }: ParsedRequest, name: string): string | un
 
 export interface AnswerIds {
   readonly requestId: string;
-  /** API that the path belongs to, even if the stack has chosen another API. */
+  /** API to which the path belongs, even if the stack has chosen another API. */
   readonly surface: Surface;
 }
 

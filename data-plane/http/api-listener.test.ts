@@ -37,7 +37,7 @@ async function opened(
   return { ...server, exchanges };
 }
 
-/** Returns the only connection of a listener, with a count of the system calls that wrote its answers. */
+/** Returns a listener's only connection, and a count of the system calls that wrote answers to it. */
 async function connectionOf({ sockets }: OpenServer): Promise<{ socket: Socket; writes(): number }> {
   await until(() => sockets.size === 1);
   const [socket] = sockets;
@@ -139,7 +139,7 @@ test('a complete response is written with its body at once, and the connection t
   client.send(get('/b'));
   await until(() => client.text.endsWith('/b'));
   expect(client.statuses).toEqual([200, 200]);
-  // A kept-alive connection must not keep anything of an earlier answer.
+  // A kept-alive connection must keep no listener from an earlier answer.
   expect(listeners()).toEqual(before);
 });
 
@@ -289,7 +289,7 @@ test('a client’s disconnection is noticed at every stage of a request, and not
       const before = exchanges.length;
       await until(() => exchanges.length > before);
       client.socket[leave]();
-      // The listener stops reading a body that it does not want, so it cannot notice that the connection closes within the
+      // The listener stops reading a body that it does not want, so it cannot notice when the connection closes within the
       // body. Discarding the body makes it read on.
       const exchange = exchanges.at(-1) as Exchange;
       if (path === '/body') exchange.discardBody();
@@ -369,7 +369,7 @@ test('a paused connection ends when its listener is destroyed', async () => {
   const pace = { isExempt: () => false, refusal: () => new Refusal('bad http', 'Later.') };
   const { port, destroy, sockets } = await opened(undefined, {}, { pace });
   const clients = Array.from({ length: 140 }, () => new Client(port));
-  // The listener has no room for some of the clients, and the kernel resets those that it has not accepted yet.
+  // The listener has no room for some of these clients, and the kernel resets those that it has not accepted yet.
   const ended = Promise.all(clients.map(({ socket }) => once(socket, 'end').catch(() => undefined)));
   await until(() => sockets.size > 20);
   destroy();

@@ -28,15 +28,15 @@ export interface ApiListenerOptions extends ListenAddress {
   readonly fixed?: Target;
   readonly certificate?: Certificate | undefined;
   readonly connections: Connections;
-  /** Limit on the rate of new connections. Exempt addresses are not limited. */
+  /** Limit on the rate of new connections, except those from exempt addresses. */
   readonly pace?: {
     readonly isExempt: (address: string | undefined) => boolean;
     readonly refusal: () => Refusal;
   };
-  /** Time-outs that replace the defaults. */
+  /** Time-outs to use in place of the defaults. */
   readonly timeouts?: Partial<ClientTimeouts>;
   readonly name: ListenerName;
-  /** Command-line option that sets the port. Named in the error message if the port is in use. */
+  /** Command-line option that sets the port. It is named in the error message if the port is in use. */
   readonly flag: string;
 }
 
@@ -60,7 +60,7 @@ const clientTimeouts = {
 
 type ClientTimeouts = Readonly<Record<keyof typeof clientTimeouts, number>>;
 
-/** Longest time in ms between two checks of clients' time-outs. */
+/** Maximum interval in ms at which clients' time-outs are checked. */
 const lookMs = 5000;
 
 export async function startListener(options: ApiListenerOptions): Promise<Listener> {
@@ -86,15 +86,15 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     onRefusal: (refused) => onRefusal({ ...refused, target: fixed }),
   };
   const onConnection = (socket: Socket): void => {
-    // A rate limit or a TLS handshake may have delayed the connection until after the listener was destroyed.
+    // A rate limit or a TLS handshake may have delayed this connection until after the listener was destroyed.
     if (isDestroyed) return void socket.destroy();
     const connection = new ClientConnection(socket, owner);
     open.add(connection);
     socket.on('close', () => open.delete(connection));
-    // Node accepts rate-limited connections in a paused state, and pauses TLS connections once more, so resume them.
+    // Node pauses rate-limited connections when it accepts them, and pauses TLS connections once more, so resume them.
     socket.resume();
   };
-  // No half-open connections over TLS. A reset before the first read causes no error, so they would stay open.
+  // Allow half-open connections only without TLS. Over TLS, a reset before the first read causes no error: they would leak.
   const server: Server = certificate
     ? createTlsServer({
         noDelay: true,
@@ -137,7 +137,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
   };
 }
 
-/** Interval in ms at which connections are checked: the shortest time-out, but at most five seconds. */
+/** Interval in ms at which clients' time-outs are checked: the shortest time-out, but at most five seconds. */
 function lookInterval(timeouts: ClientTimeouts): number {
   const { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs } = timeouts;
   return Math.min(lookMs, headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs, restTimeoutMs);

@@ -32,7 +32,7 @@ async function serving(handler: (exchange: Exchange) => unknown): Promise<{ read
   return server;
 }
 
-/** Starts a server that reads bodies and reports what became of each. */
+/** Starts a server that reads bodies and reports what became of each of them. */
 async function reading(
   budget: BodyBudget,
   pace?: BodyPace,
@@ -57,7 +57,7 @@ async function reading(
   };
 }
 
-/** Sends a request head. `path` names the owner of the body. */
+/** Sends a request head. Its `path` says to whom the body belongs. */
 async function post(port: number, head: string, path = '/'): Promise<Socket> {
   const socket = connect(port, '127.0.0.1');
   onTestFinished(() => void socket.destroy());
@@ -103,7 +103,7 @@ test('all owners together cannot exceed the total budget, and they give it back'
   const held = await post(port, `Content-Length: ${2 * MiB}`);
   held.write(Buffer.alloc(1.5 * MiB));
   await vi.waitUntil(() => budget.usedBytes >= 1.5 * MiB, { timeout: 20_000, interval: 5 });
-  // Uses another owner, because a second body of the same owner would wait for its turn.
+  // Use another owner, because a second body of the same owner would wait for its turn.
   const refused = await post(port, `Content-Length: ${MiB}`, '/other');
   refused.write(Buffer.alloc(MiB));
   const { refusal } = await next();

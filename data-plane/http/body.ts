@@ -1,7 +1,7 @@
 /**
- * Reads the body of a request completely. Limits its size, its memory and the time that the client takes. If the caller's
- * share of the memory is used up, the connection is not read, so that TCP slows down the client. Bodies are never logged, and
- * never kept longer than their requests.
+ * Reads the body of a request completely. Limits its size, its memory and the time that the client takes. If the caller has
+ * used up its share of the memory for bodies, the connection is not read, so that TCP slows down the client. Bodies are never
+ * logged, and never kept longer than their requests.
  */
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { ClientGone } from '../../shared/runtime/body-pieces.ts';
@@ -16,7 +16,7 @@ import { memoryRefusal } from '../surfaces/common/memory-refusal.ts';
 export interface BodyPace {
   readonly bytes: number;
   readonly ms: number;
-  /** Ticker that triggers the speed checks. */
+  /** Ticker that starts each check of the speed. */
   readonly ticker: Ticker;
 }
 /** Default minimum speed, 8 KiB per second. It rarely matters, because most bodies arrive together with their head. */
@@ -24,7 +24,7 @@ const slowestPace = perProcess(
   (): BodyPace => ({ bytes: 80 * 1024, ms: waits.clientBody.ms, ticker: new Ticker(1000) }),
 );
 
-/** Size in bytes up to which a body never waits behind larger ones. Small bodies are parsed and released at once. */
+/** Size in bytes up to which a body need not wait its turn. Such small bodies are parsed and released at once. */
 const turnlessBytesMax = 256 * 1024;
 
 type BodyFault = 'large' | 'slow' | MemoryShortage;
@@ -32,7 +32,7 @@ type BodyFault = 'large' | 'slow' | MemoryShortage;
 interface BodyBounds {
   readonly bytesMax: number;
   readonly pace?: BodyPace | undefined;
-  /** Maximum time in ms that a body waits for memory in its caller's share. */
+  /** Maximum time in ms that a body waits for memory in its caller's share of the budget. */
   readonly turnMsMax?: number | undefined;
 }
 
@@ -42,7 +42,7 @@ export interface Body {
   release(): void;
 }
 
-/** Receives the parts of a body as they arrive. `onClose` is called last, even if the body has ended. */
+/** Receives the parts of a body as they arrive. `onClose` is called last, even if the body was complete. */
 export interface BodySink {
   onPiece(piece: Buffer): void;
   onEnd(): void;
@@ -98,13 +98,13 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
   readonly #bytesMax: number;
   #flow: BodyFlow | undefined;
   #held = 0;
-  /** Number of bytes that are reserved but not used yet. */
+  /** Number of bytes that were granted to this body but not used yet. */
   #granted = 0;
-  /** Time until which the body may wait for memory. Undefined if it does not wait. */
+  /** Time until which the body may wait for memory, or undefined if it is not waiting. */
   #turnByMs: number | undefined;
   #hadTurn = false;
   #settled = false;
-  /** End of the current speed-check period, and the number of bytes required by then (0 in the first period). */
+  /** Time at which the speed is checked next, and the number of bytes that must have arrived by then (0 the first time). */
   #judgedMs: number;
   #bytesWanted = 0;
   #isWarned = false;
@@ -142,7 +142,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     if (this.#settled) return;
     if (this.bytes.length + piece.length > this.#bounds.bytesMax) this.#refuse('large');
     else if (!this.bytes.add(piece)) {
-      // Accept bytes that have already been read, even if the body must now wait for memory.
+      // Accept bytes that have already been read, even if the body has to wait for memory from now on.
       if (!this.#awaitTurn() || !this.bytes.add(piece)) this.#refuse(this.#memory.shortage);
     }
   }
@@ -161,7 +161,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
   onRoom(): void {
     this.#granted = this.bytesLeft;
     this.#proceed();
-    // The client did not cause this delay, so measure its speed from now on.
+    // The wait for memory was not the client's fault, so measure the client's speed from now on.
     this.#isWarned = false;
     this.#bytesWanted = this.bytes.length + this.#pace.bytes;
     this.#judgedMs = this.#pace.ticker.nowMs + this.#pace.ms;
@@ -179,7 +179,7 @@ class IncomingBody implements Body, BodySink, Timed, HeldBody {
     }
     if (nowMs < this.#judgedMs) return;
     if (this.bytes.length < this.#bytesWanted) {
-      // Only warn the first time. After a stall of this process, this check runs before the bytes that arrived are read.
+      // Only warn the first time, because after a stall of this process, bytes may have arrived that were not read yet.
       if (this.#isWarned) this.#refuse('slow');
       this.#isWarned = true;
       return;

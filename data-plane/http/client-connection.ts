@@ -22,9 +22,9 @@ export interface ConnectionBounds {
   readonly requestLooks: number;
   readonly nextLooks: number;
   readonly restLooks: number;
-  /** Maximum time in ms that a client may go without reading any of its response. */
+  /** Maximum time in ms for which a client may read nothing while its response is being sent. */
   readonly stallMs: number;
-  /** Maximum time in ms that a client may go without reading while the last bytes of an unfinished response are sent. */
+  /** Maximum time in ms for which a client may read nothing while the last bytes of an unfinished response are sent. */
   readonly lastBytesMs: number;
   readonly keepAliveSeconds: number;
 }
@@ -37,7 +37,7 @@ export interface ConnectionOwner {
   onRefusal(refused: EarlyRefusal): void;
 }
 
-/** Maximum number of bytes, and of reads, buffered for later requests. Reading pauses beyond that. */
+/** Maximum number of bytes, and of reads, that are kept for later requests. Reading pauses when one is reached. */
 const aheadBytesMax = 64 * 1024;
 const aheadPiecesMax = 64;
 /** Maximum number of bytes that are read and dropped if a request was answered before it was read completely. */
@@ -49,22 +49,22 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   readonly #reader = new MessageReader(new RequestHeadReader(headerBytesMax), this, headerBytesMax);
   #state: ConnectionState = 'waiting';
   #exchange: Exchange | undefined;
-  /** Whether the exchange has yet to be handed over, once the bytes read together with its head are parsed. */
+  /** Whether the exchange is new: it is handed over once all bytes that were read together with its head are parsed. */
   #isNew = false;
   #ahead: Buffer[] = [];
   #aheadBytes = 0;
   #isHeld = false;
   #isEnded = false;
-  /** Number of checks since the last change of state. */
+  /** Number of time-out checks since the state last changed. */
   #looks = 0;
   #restBytes = 0;
-  /** Bytes that are being parsed. If they are invalid, the path for the refusal is taken from them. */
+  /** Bytes that are being parsed. If they are invalid, they may still contain the path for the refusal. */
   #reading: Buffer | undefined;
   #isLate = false;
   /** Whether the bytes being read arrived before the previous request was answered. */
   #isAhead = false;
   #hadRequest = false;
-  /** Timer that closes the connection if the client reads nothing for too long. */
+  /** Timer that closes the connection if the client reads nothing of its response for too long. */
   #untaken: NodeJS.Timeout | undefined;
 
   constructor(socket: Socket, owner: ConnectionOwner) {
@@ -131,12 +131,12 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#socket.destroy();
   }
 
-  /** Ends the current request, which is refused if its response has not begun. */
+  /** Ends the current request. If its response has not begun, the request is refused. */
   cutOff(refusal: Refusal): void {
     this.#exchange?.cutOff(refusal);
   }
 
-  /** Checks the time-outs. Called every few seconds. */
+  /** Checks whether a time-out has passed. Called every few seconds. */
   look(): void {
     const { bounds } = this.#owner;
     this.#looks++;
@@ -240,7 +240,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#looks = 0;
   }
 
-  /** Reads the next request if some of its bytes have already arrived. */
+  /** Reads the next request if some of its bytes have arrived already. */
   #next(): void {
     if (this.#ahead.length === 0) {
       if (this.isEnding) this.destroySoon();
@@ -290,7 +290,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
     this.#exchange?.onDrained();
   }
 
-  /** Handles a half-close by the client. A client that is waiting for a response counts as gone. */
+  /** Handles a half-close by the client, which will send nothing more. If it awaits a response, it counts as gone. */
   #onEnd(): void {
     this.#isEnded = true;
     if (this.#state === 'answering') {
@@ -324,7 +324,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
       return;
     }
     const refused = { requestId: mintRequestId(), refusal };
-    // Tell the handler that the client is gone, because the exchange will get no response.
+    // The exchange will get no response, so let its handler believe that the client is gone.
     this.#exchange?.onClose();
     this.#exchange = undefined;
     const path = pathOfRefused(this.#isLate ? undefined : this.#reading);

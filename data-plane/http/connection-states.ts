@@ -16,13 +16,13 @@
 export type ConnectionState =
   /** No byte of the next request has been read. */
   | 'waiting'
-  /** A part of a request has been read. The request may already be in progress. */
+  /** A part of a request has been read, and the request may already be handled. */
   | 'reading'
-  /** The request has been read completely. Further bytes are kept unread, up to a bound. */
+  /** The request has been read completely. Bytes that follow it are kept unread, up to a limit. */
   | 'answering'
-  /** The request was answered before it was read completely. The rest of it is dropped. */
+  /** The request was answered before it was read completely, so the rest of it is dropped. */
   | 'discarding'
-  /** The last byte has been written. The client gets time to read it, and what it still sends is dropped. */
+  /** The last byte has been written. The client gets time to read it, and anything that it still sends is dropped. */
   | 'closing'
   | 'closed';
 

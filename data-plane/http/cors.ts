@@ -7,7 +7,7 @@
 import type { Handler } from './api-listener.ts';
 import type { Fields } from './exchange.ts';
 
-/** Additional headers that web pages may read: the id of the request, and whether and when to retry. */
+/** Additional headers that web pages may read: the request id, and whether and when to retry the request. */
 const exposed = 'x-request-id, request-id, retry-after, x-should-retry';
 
 /** Response to a preflight request. `*` allows all headers but Authorization, and no cookies, which the API never uses. */

@@ -13,7 +13,7 @@ import type { ParsedRequest } from './message-head.ts';
 export interface AnswerListener {
   /** Called if the connection was lost before the response ended. */
   onGone(): void;
-  /** Called if the client reads more slowly than the response is written. Nothing should be written until `onDrained`. */
+  /** Called if the client reads more slowly than the response is written. Nothing should be written before `onDrained`. */
   onBlocked(): void;
   onDrained(): void;
 }
@@ -32,7 +32,7 @@ export interface ClientAnswer {
   readonly isGone: boolean;
   /** Time at which the response began, in monotonic ms. Undefined before that. */
   readonly startedMs: number | undefined;
-  /** Sends a whole response, but no body for HEAD. Does nothing if a response has begun. Resolves like `end`. */
+  /** Sends a whole response, without its body for HEAD. Does nothing if a response has begun. Resolves like `end`. */
   whole(
     status: number,
     type: string | undefined,
@@ -44,27 +44,27 @@ export interface ClientAnswer {
   write(text: string): void;
   /** Ends a stream as complete. Resolves to whether the kernel accepted the last byte while the client was connected. */
   end(): Promise<boolean>;
-  /** Ends the response early. Sends what has been written, then destroys the connection, so the body looks incomplete. */
+  /** Ends the response early: sends what has been written, then destroys the connection, so that the body is incomplete. */
   destroy(): void;
   listen(listener: AnswerListener | undefined): void;
   /** Adds a header field to any response to this request, unless the response sets the field itself. */
   setField(name: string, value: string): void;
 }
 
-/** Connection operations that an exchange uses. */
+/** Operations of the client's connection that an exchange uses. */
 export interface ExchangeConnection {
   readonly peer: string | undefined;
   /** Whether the connection closes after the next response. */
   readonly isEnding: boolean;
   readonly keepAliveSeconds: number;
-  /** Stops reading until `resumeReading` is called. */
+  /** Stops reading from the client until `resumeReading` is called. */
   hold(): void;
   resumeReading(): void;
-  /** Writes to the client. Returns false if the client reads too slowly. */
+  /** Writes to the client. Returns false if the client reads more slowly than this. */
   write(bytes: string): boolean;
-  /** Writes the end of a response. Calls `onHanded` on the exchange later, unless the connection is lost. */
+  /** Writes the end of a response. `onHanded` of the exchange is called later, unless the connection is lost first. */
   writeLast(head: string, body: Uint8Array | undefined): void;
-  /** Destroys the connection when the bytes written so far have been sent. */
+  /** Sends the bytes written so far, then destroys the connection. */
   destroySoon(): void;
   destroy(): void;
 }
@@ -73,11 +73,11 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   readonly head: ParsedRequest;
   readonly #connection: ExchangeConnection;
   #sink: BodySink | undefined;
-  /** Bytes of the body that arrived before it was requested. */
+  /** Bytes of the body that arrived before a handler requested the body. */
   #early: Buffer | undefined;
   #isWhole = false;
   #isDiscarded = false;
-  /** Whether the early bytes of the body will be delivered to the sink on the next tick. */
+  /** Whether these early bytes will be delivered to the sink on the next tick. */
   #isDue = false;
   #gone: AbortController | undefined;
   #isGone = false;
@@ -89,7 +89,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
   #startedMs: number | undefined;
   #ended = false;
   #isStream = false;
-  /** Head of a stream, until it has been sent. */
+  /** Head of a stream that has begun, until the head has been sent. */
   #unsentHead = '';
   #pending = '';
   #isPlanned = false;
@@ -101,7 +101,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#isLast = head.isLast || head.fault !== undefined;
   }
 
-  /** Sentence that explains why the head is ambiguous or invalid HTTP, or undefined if it is neither. */
+  /** Sentence that explains why the request's head is ambiguous or invalid HTTP, or undefined if it is neither. */
   get fault(): string | undefined {
     return this.head.fault === undefined ? undefined : httpFault(this.head);
   }
@@ -141,14 +141,14 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     if (!this.#isWhole) this.#connection.resumeReading();
   }
 
-  /** Reads the rest of the body and drops it, up to a bound. Without this, the client might not read a refusal. */
+  /** Reads the rest of the body and drops it, up to a limit, because the client might otherwise not read a refusal. */
   discardBody(): void {
     this.#isDiscarded = true;
     this.#early = undefined;
     if (!this.#isWhole) this.#connection.resumeReading();
   }
 
-  /** Whether a part of the body has arrived and more will follow, but no handler has asked for it yet. */
+  /** Whether a part of the body has arrived and more will follow, but no handler has requested the body yet. */
   get isUnasked(): boolean {
     return this.#early !== undefined && this.#sink === undefined && !this.#isWhole;
   }
@@ -170,7 +170,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     this.#early = undefined;
     if (early !== undefined) this.#sink?.onPiece(early);
     if (this.#isWhole) this.#endBody();
-    // The client may have disconnected while the request waited for its turn.
+    // The client may have disconnected while its request waited for its turn.
     else if (this.isGone) this.#sink?.onClose();
   }
 
@@ -207,7 +207,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     return this.#cut;
   }
 
-  /** Ends the request as if the client had disconnected. If no response has begun, `handle` then sends the refusal. */
+  /** Ends the request as if the client had disconnected. If no response has begun, `handle` then sends this refusal. */
   cutOff(refusal: Refusal): void {
     if (this.#isGone || this.#ended) return;
     this.#cut = refusal;
@@ -350,7 +350,7 @@ export class Exchange implements BodySource, BodyFlow, ClientAnswer {
     const handed = new Promise<boolean>((resolve) => {
       this.#resolveEnd = resolve;
     });
-    // Do not call this within the promise's executor, which would turn an exception into an unhandled rejection.
+    // Do not call this in the promise's executor, because an exception would then become an unhandled rejection.
     this.#connection.writeLast(head, body);
     return handed;
   }

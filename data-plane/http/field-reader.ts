@@ -29,11 +29,11 @@ const tabFaults: ReadonlyMap<string, FaultName> = new Map([
 
 export abstract class FieldReader {
   fault: FaultName | undefined;
-  /** Alternating names and values, as the peer sent them. */
+  /** Header fields as alternating names and values, as the peer sent them. */
   protected fields: string[] = [];
   readonly #bytesMax: number;
   #text = '';
-  /** Index of the next line to read. */
+  /** Index in the text at which the next line to read begins. */
   #at = 0;
   #isStarted = false;
   #isWhole = false;
@@ -42,7 +42,7 @@ export abstract class FieldReader {
     this.#bytesMax = bytesMax;
   }
 
-  /** Whether anything but empty lines has been read. */
+  /** Whether anything other than empty lines has been read. */
   get hasBegun(): boolean {
     return /[^\r\n]/.test(this.#text);
   }
@@ -50,12 +50,12 @@ export abstract class FieldReader {
   /** Reads the first line. Returns the index of the line after it. */
   protected abstract startLine(text: string, at: number): number;
 
-  /** Reads lines. Returns the index after the last one, `incomplete` if more bytes are needed, or `broken`. */
+  /** Reads lines. Returns the index after the last line, `incomplete` if more bytes are needed, or `broken`. */
   read(piece: Buffer, from: number): number {
     let at = from;
     while (at < piece.length) {
       const held = this.#text.length;
-      // Do not convert bytes after the head to text.
+      // Do not convert the bytes that follow the head to text.
       const end = piece.indexOf(headEnd, at);
       const to = Math.min(at + this.#bytesMax - held, end === -1 ? piece.length : end + headEnd.length);
       const part = piece.toString('latin1', at, to);
@@ -122,7 +122,7 @@ export abstract class FieldReader {
     return next;
   }
 
-  /** Reads a line in which no colon follows the name. Only the empty line is valid. */
+  /** Reads a line without a colon after its name. Only an empty line is valid, which ends the head or the trailers. */
   #noField(text: string, at: number, nameEnd: number): number {
     const code = text.charCodeAt(nameEnd);
     if (code === lineFeed) return this.breakOff('bare line feed');
@@ -134,7 +134,7 @@ export abstract class FieldReader {
     return next;
   }
 
-  /** Reads the byte at `at`, which follows a value. Only the end of the line is valid. */
+  /** Reads the byte at `at`, which follows a field's value. Only the end of the line is valid. */
   protected valueEnd(text: string, at: number): number {
     const code = text.charCodeAt(at);
     if (code === carriageReturn) return this.lineEnd(text, at);

@@ -13,7 +13,7 @@ export function toHeaderObject(fields: readonly string[]): IncomingHttpHeaders {
   for (let i = 0; i < fields.length; i += 2) {
     const name = (fields[i] as string).toLowerCase();
     const value = fields[i + 1] as string;
-    // `node:http` drops a field named `__proto__`, because assigning it sets the prototype of the object. Do the same here.
+    // Drop a field named `__proto__`, as `node:http` does, because assigning it would set the object's prototype.
     if (name === '__proto__') continue;
     const known = headers[name];
     if (name === 'set-cookie') headers[name] = Array.isArray(known) ? [...known, value] : [value];

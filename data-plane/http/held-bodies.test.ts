@@ -97,7 +97,7 @@ test('bodies beyond the share wait in order, hold almost no memory and are read 
   await full(reading, ['d', 'e', 'f']);
   expect(reading.budget.usedBytes).toBeLessThanOrEqual(3 * (MiB + readAheadMax));
   expect([...reading.whole.keys()]).toEqual(['a', 'b', 'c']);
-  // Only one body at a time may exceed the share, so the next one is read when that one is released.
+  // Only one body at a time may exceed the share, so each is read when the previous one is released.
   for (const [done, next] of [
     ['c', 'd'],
     ['d', 'e'],
@@ -141,10 +141,10 @@ test('bodies that all wait for each other’s memory finish one after the other'
 });
 
 test('while a body waits, its owner’s small bodies and all other owners’ are read, but no large body overtakes it', async () => {
-  // This share has room for two and a half bodies.
+  // In this budget, a share has room for two and a half bodies.
   const reading = await started(new BodyBudget(20 * MiB));
   await full(reading, ['d']);
-  // Releasing this body makes room for half of the waiting body.
+  // Releasing this body makes room for only half of the body that is waiting.
   reading.release('a');
   await reading.post('large', 300 * KiB, `Content-Length: ${300 * KiB}`);
   await vi.waitUntil(() => reading.budget.waiting === 2, soon);
@@ -173,7 +173,7 @@ test('only a limited number of one owner’s bodies may wait, and another is ref
   const reading = await started(new BodyBudget(512 * MiB, 64 * MiB));
   const budget = reading.budget.of('one');
   expect(budget.reserve(64 * MiB)).toBe(true);
-  // Exceeds the share, so that no other body may do so.
+  // This body exceeds the share, so that no other body may do so.
   const first = { bytesLeft: MiB, onRoom: () => undefined };
   expect(budget.wait(first)).toBe(true);
   const sockets: Socket[] = [];

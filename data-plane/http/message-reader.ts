@@ -14,7 +14,7 @@ export interface MessageSink<Head> {
   /** Called with a part of a body. The piece refers to the caller's buffer. */
   onPiece(piece: Buffer): void;
   onEnd(): void;
-  /** Called for a fault. No other call follows. `unseen` is the faulty head, if its lines could be parsed. */
+  /** Called for a fault, after which nothing else is called. `unseen` is the faulty head, if its lines could be parsed. */
   onFault(fault: FaultName, unseen: Head | undefined): void;
 }
 
@@ -36,14 +36,14 @@ export class MessageReader<Head extends MessageHead> {
   readonly #headBytesMax: number;
   #trailers: TrailerReader | undefined;
   #state: ReaderState = 'head';
-  /** Number of remaining bytes of a body or chunk. While a chunk size is being read, the value read so far. */
+  /** Number of bytes of the body or chunk that are left. While a chunk size is being read, the value so far. */
   #left = 0;
   #digits = 0;
   #extensionBytes = 0;
   /** Previous byte of a chunk extension, and whether the extension already has an equals sign. */
   #previous = 0;
   #hasValue = false;
-  /** Part of the caller's buffer that will be delivered to the sink. */
+  /** Start of the part of the caller's buffer that will be delivered to the sink. */
   #from = 0;
   #to = 0;
 
@@ -62,7 +62,7 @@ export class MessageReader<Head extends MessageHead> {
     return this.#state === 'ended' || (this.#state === 'head' && !this.#heads.hasBegun);
   }
 
-  /** Reads until the message or the bytes end. Returns the number of bytes used. Call again with the rest. */
+  /** Reads until the message or the bytes end, and returns the number of bytes read. The caller passes the rest again. */
   read(bytes: Buffer): number {
     let at = 0;
     this.#from = 0;
@@ -86,7 +86,7 @@ export class MessageReader<Head extends MessageHead> {
     this.#sink.onEnd();
   }
 
-  /** Stops reading. The sink is no longer called. */
+  /** Stops reading for good. The sink is not called any more. */
   abandon(): void {
     this.#step('fault');
   }

@@ -47,7 +47,7 @@ export type ReaderState =
   | 'broken';
 
 export type ReaderEvent =
-  /** The head is complete. Here and in the next three events, the name says how the body ends. */
+  /** The head is complete. The name of this event, and those of the next three, say how the body ends. */
   | 'without-body'
   | 'counted'
   | 'chunked'

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 
 interface WritingSocket extends Socket {
   readonly _handle?: { readonly bytesWritten: number; readonly writeQueueSize: number } | null;
-  /** Socket underneath a TLS socket. The system reports accepted bytes only for this inner socket. */
+  /** Socket underneath a TLS socket. Only this inner socket knows how many bytes the system has accepted. */
   readonly _parent?: WritingSocket | null;
 }
 
@@ -25,7 +25,7 @@ export function destroyStalledWriter(socket: Socket, ms: number): NodeJS.Timeout
   return watch.unref();
 }
 
-/** Number of written bytes that the system has accepted. While a write is pending, only the handle knows this number. */
+/** Number of written bytes that the system has accepted. Only the socket's handle knows it while a write is pending. */
 function acceptedBytes({ _handle }: WritingSocket): number {
   return _handle ? _handle.bytesWritten - _handle.writeQueueSize : 0;
 }

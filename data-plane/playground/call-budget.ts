@@ -1,7 +1,7 @@
 /** Limits the number of calls, or of proof-of-work checks, per second, because one connection can carry many of them. */
 import { networkPrefix } from './network.ts';
 
-/** Largest share of the remaining calls that one network may use, so that a few networks can never use all of them. */
+/** Largest share of the calls left in a second that one network may use, so that a few networks cannot use up all. */
 const shareOfRoom = 1 / 3;
 
 export class CallBudget {
@@ -14,7 +14,7 @@ export class CallBudget {
     this.#perSecond = perSecond;
   }
 
-  /** Whether another call from the address may be handled now. If so, counts the call. `nowMs` is monotonic. */
+  /** Whether the address may make another call now. If so, counts that call. `nowMs` is monotonic. */
   tryAcquire(address: string, nowMs: number): boolean {
     const second = Math.floor(nowMs / 1000);
     if (second !== this.#second) {

@@ -61,7 +61,7 @@ export class Challenges {
     return { parameters, signature: this.#sign(parameters).toString('hex') };
   }
 
-  /** Whether the challenge was made for the network by a gateway with the same token, and has not expired. */
+  /** Whether a gateway with the same token created this challenge for the network, and the challenge has not expired. */
   isValid({ parameters, signature }: Challenge, network: string, nowMs: number): boolean {
     if (parameters.data.network !== network || parameters.expiresAt * 1000 < nowMs) return false;
     return timingSafeEqual(this.#sign(parameters), Buffer.from(signature, 'hex'));
@@ -72,7 +72,7 @@ export class Challenges {
   }
 }
 
-/** Whether the solution is right. Derives a key on a libuv thread. */
+/** Whether the solution solves its challenge. Derives a key, on a thread of libuv. */
 export async function isSolved({ challenge, solution }: Solution): Promise<boolean> {
   const { nonce, salt } = challenge.parameters;
   const password = Buffer.alloc(saltBytes + 4);

@@ -5,7 +5,7 @@
 import { type BlockList, isIP, isIPv4 } from 'node:net';
 import type { Exchange } from '../http/exchange.ts';
 
-/** Maximum number of addresses read from `X-Forwarded-For`. Real chains of proxies are shorter. */
+/** Maximum number of addresses that are read from `X-Forwarded-For`. Real chains of proxies are shorter. */
 const hopsMax = 32;
 
 export function addressOf({ peer, head }: Exchange, proxies: BlockList): string {
@@ -14,7 +14,7 @@ export function addressOf({ peer, head }: Exchange, proxies: BlockList): string 
   return clientAddress(peer, text, proxies);
 }
 
-/** Finds the client's address. Goes back through the forwarded addresses until one does not belong to a trusted proxy. */
+/** Finds the client's address: goes back through the forwarded addresses until one is not that of a trusted proxy. */
 export function clientAddress(
   peer: string | undefined,
   forwardedFor: string | undefined,

@@ -13,7 +13,7 @@ function at(name: string, address = '192.0.2.1'): VisitorOrigin {
   return { network: name, address };
 }
 
-/** Returns a clock that advances by a second at each reading, so that no two checks fall within one second. */
+/** Returns a clock that advances by a second at each reading, so that no two checks fall into the same second. */
 function slowClock(): () => number {
   let ms = 0;
   return () => (ms += 1000);
@@ -133,7 +133,7 @@ test('after 100 000 networks in an hour, new ones must solve challenges, and non
   expect((await visitors.admit(at('n-1'), undefined, nowMs)).kind).toBe('allowed');
 });
 
-/** Sends wrong solutions of this origin's challenges one after another, and returns the kind of each answer. */
+/** Sends wrong solutions of challenges for this origin one after another, and returns the kind of each answer. */
 async function wrongOnes(
   visitors: NewVisitors,
   from: (n: number) => VisitorOrigin,
@@ -148,7 +148,7 @@ async function wrongOnes(
   return kinds;
 }
 
-/** Returns visitors with a stopped clock. Each of the networks has used up its free visitors. */
+/** Returns new visitors with a clock that stands still. Each of the networks has used up its free visitors. */
 async function inOneSecond(...networks: readonly VisitorOrigin[]): Promise<NewVisitors> {
   const visitors = new NewVisitors('token-a', () => 5000);
   for (const of of networks) for (let n = 0; n < 3; n++) await visitors.admit(of, undefined, nowMs);
@@ -165,7 +165,7 @@ test('each second allows 100 checks for counted networks and 20 for all others; 
   for (let n = 0; n < 100; n++)
     for (let visitor = 0; visitor < 3; visitor++) await visitors.admit(counted(n), undefined, nowMs);
   for (let n = 100; n < 99_999; n++) await visitors.admit(at(`n-${n}`), undefined, nowMs);
-  // The last network that has a count of its own, and the first that has none.
+  // The last network that gets a count of its own, and the first that gets none.
   const [last, late] = [at('n-last', '192.0.2.1'), at('n-late', '192.0.2.2')];
   for (let n = 0; n < 3; n++) await visitors.admit(last, undefined, nowMs);
   const [early, lateOne] = [await solvedFor(visitors, last), await solvedFor(visitors, late)];

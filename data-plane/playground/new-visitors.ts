@@ -7,21 +7,21 @@ import { hourMs } from '../../schemas/durations.ts';
 import { CallBudget } from './call-budget.ts';
 import { type Challenge, Challenges, challengeSeconds, isSolved, type Solution } from './challenges.ts';
 
-/** Number of new visitors per network and hour that need no proof of work, and the maximum number. */
+/** Number of new visitors per network and hour that need no proof of work, and the maximum number of new visitors. */
 const freePerHour = 3;
 export const newPerHourMax = 30;
 /** Maximum number of wrong solutions checked per network and hour, because each check costs CPU time. */
 const checkedPerHourMax = 60;
 /** Maximum number of networks counted per hour. New visitors from any further network always need a proof of work. */
 const networksMax = 100_000;
-/** Number of solutions checked per second for counted networks, and for all others. A check takes up to a millisecond. */
+/** Maximum number of solutions checked per second for counted networks, and for all others. Each takes up to a ms. */
 const checksPerSecond = 100;
 const othersChecksPerSecond = 20;
-/** Maximum number of answered challenges remembered. More can be valid at once only if a clock was set back. */
+/** Maximum number of answered challenges that are remembered. More can be valid only after a clock was set back. */
 const answeredMax = 100_000;
 
 export interface VisitorOrigin {
-  /** Subject that stands for the new visitor's network. */
+  /** Subject that stands for the network of the new visitor. */
   readonly network: string;
   readonly address: string;
 }
@@ -35,18 +35,18 @@ export type NewVisitor =
   | { readonly kind: 'allowed' }
   | { readonly kind: 'work'; readonly challenge: Challenge }
   | { readonly kind: 'refused'; readonly retryAfterSeconds: number }
-  /** All checks allowed in this second, or the network's share of them, are used up. The solution can be sent again. */
+  /** The checks of this second, or the network's share of them, are used up. The client may send its solution again. */
   | { readonly kind: 'busy'; readonly retryAfterSeconds: number };
 
 export class NewVisitors {
   readonly #challenges: Challenges;
   readonly #networks = new Map<string, HourOfNetwork>();
-  /** Expiry time of each answered challenge, by nonce. Includes wrong answers, so that no challenge counts twice. */
+  /** Expiry time of each answered challenge, by nonce. Wrong answers are included, so that no challenge counts twice. */
   readonly #answered = new Map<string, number>();
   readonly #checks = new CallBudget(checksPerSecond);
   readonly #othersChecks = new CallBudget(othersChecksPerSecond);
   readonly #monotonicMs: () => number;
-  /** Promise of the last check. Checks run one after another, so that the other CPU cores stay free for requests. */
+  /** Promise of the last check. Checks run one after another, which leaves the other CPU cores to requests. */
   #checking: Promise<unknown> = Promise.resolve();
   #hour = 0;
 
@@ -67,7 +67,7 @@ export class NewVisitors {
     if (counts === undefined || counts.made >= freePerHour) {
       const checked = await this.#check(from, solved, counts, nowMs);
       if (checked === 'busy') return { kind: 'busy', retryAfterSeconds: 1 };
-      // Other visitors from the network may have used up its hourly number while this solution was checked.
+      // Check the number once more: other visitors may have been admitted from the network while the solution was checked.
       if (counts !== undefined && counts.made >= newPerHourMax) return this.admit(from, undefined, nowMs);
       if (checked === 'wrong') return { kind: 'work', challenge: this.#challenges.create(network, nowMs) };
     }
@@ -75,10 +75,10 @@ export class NewVisitors {
     return { kind: 'allowed' };
   }
 
-  /** Counts for the network in this hour, or undefined if too many other networks are counted already. */
+  /** Counts of the network in this hour, or undefined if too many other networks are counted already. */
   #findCounts(network: string, nowMs: number): HourOfNetwork | undefined {
     const hour = Math.floor(nowMs / hourMs);
-    // Never go back to an earlier hour, because that would reset the counts.
+    // If the clock goes back to an earlier hour, keep the counts, because they would start again at zero otherwise.
     if (hour > this.#hour) {
       this.#hour = hour;
       this.#networks.clear();
@@ -106,14 +106,14 @@ export class NewVisitors {
     this.#answered.set(nonce, nowMs + challengeSeconds * 1000);
     if (counts !== undefined) counts.checked++;
     const check = this.#checking.then(() => isSolved(solved));
-    // Ignore a failed check here, so that it does not fail the checks after it.
+    // Continue even after a check that failed, so that it does not make later checks fail.
     this.#checking = check.catch(() => undefined);
     const isRight = await check;
     if (isRight && counts !== undefined) counts.checked--;
     return isRight ? 'right' : 'wrong';
   }
 
-  /** Forgets expired challenges. The map contains challenges in the order in which they were answered. */
+  /** Drops expired challenges. They come first in the map, which is in the order in which challenges were answered. */
   #forgetAnswered(nowMs: number): void {
     for (const [nonce, endsMs] of this.#answered) {
       if (endsMs > nowMs && this.#answered.size < answeredMax) return;

@@ -94,7 +94,7 @@ test('the bodies of all visitors share one organisation’s memory, and take non
   const name = `__Host-headgate-visitor-${port}`;
   const callers = [...cookies.map((cookie) => `cookie: ${name}=${cookie}`), `authorization: Bearer ${key}`];
   const clients: Socket[] = [];
-  // Sends a body except for its last byte, so that the server has to hold it.
+  // Sends a body except for its last byte, so that the server has to hold the body in memory.
   const hold = (caller: string | undefined): void => {
     const head = ['content-type: application/json', 'sec-fetch-site: same-origin', 'content-length: 12000'];
     const client = connect(port, '127.0.0.1').on('error', () => undefined);
@@ -109,7 +109,7 @@ test('the bodies of all visitors share one organisation’s memory, and take non
     await until(() => bodies.usedBytes >= 11_999);
     hold(callers[1]);
     await until(() => bodies.usedBytes >= 2 * 11_999);
-    // Once the organisation's share of the memory is full, small bodies may use it a second time.
+    // Small bodies may use the organisation's share of the memory a second time once it is used up.
     hold(callers[0]);
     await until(() => bodies.usedBytes >= 3 * 11_999);
     hold(callers[1]);

@@ -76,10 +76,10 @@ export class PlayApi {
     await handle(this.#options.gateway, exchange, target, authenticate);
   }
 
-  /** Sends the state of the visitor that the cookie names, or of a new visitor, who may first need a proof of work. */
+  /** Sends the state of the cookie's visitor, or of a new visitor, who may have to solve a proof of work first. */
   async #visitor(exchange: Exchange): Promise<void> {
     const solved = await this.#readSolution(exchange);
-    // Read the clock only after the body has arrived, because the client decides how long sending it takes.
+    // Read the clock only after the body has arrived, because the client decides how long that takes.
     const nowMs = this.#options.gateway.logNow();
     const known = this.#known(exchange, nowMs);
     if (known !== undefined) return this.#sendState(exchange, known, nowMs);
@@ -96,7 +96,7 @@ export class PlayApi {
     return this.#sendState(exchange, { id: this.#visitors.subject(id, nowMs), network }, nowMs);
   }
 
-  /** Sends the visitor's remaining turns and models. Turns are counted for the month and the day of `nowMs`. */
+  /** Sends the models, and the turns that the visitor has left in the month and on the day of `nowMs`. */
   async #sendState(exchange: Exchange, { id, network }: Visitor, nowMs: number): Promise<void> {
     const { gateway, consoleUrl } = this.#options;
     const { lookup, meter } = gateway;
@@ -138,7 +138,7 @@ export class PlayApi {
     const { owner } = admitted.caller;
     const { organisation } = owner;
     const tier = organisationPlan(owner);
-    // Without a plan, the organisation's requests are all refused, so it has no models.
+    // Return no models for an organisation without a plan, because all of its requests are refused.
     const modelIds = (place: PlaceKey): string[] =>
       tier === null ? [] : textModels(lookup, place).map(({ id }) => id);
     const own = modelIds(`organisation:${organisation}`);
@@ -164,7 +164,7 @@ export class PlayApi {
     }
   }
 
-  /** Subjects of the visitor that the request's cookie names, at `nowMs`, or undefined without a valid cookie. */
+  /** Subjects, at `nowMs`, of the visitor that the request's cookie names, or undefined without a valid cookie. */
   #known(exchange: Exchange, nowMs: number): Visitor | undefined {
     const name = `${this.#cookieName(exchange.head)}=`;
     const found = (exchange.head.headers.cookie ?? '')

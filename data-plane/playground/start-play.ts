@@ -37,10 +37,10 @@ interface PlayParts {
   readonly connections: Connections;
 }
 
-/** Time in seconds that a client is told to wait if too many calls arrive. */
+/** Time in seconds after which a client is told to try again if too many calls arrive. */
 const busySeconds = 2;
 
-/** Maximum number of calls per second: without an API key, with a valid key, and for files, because a page loads several. */
+/** Maximum number of calls per second: without an API key, with a valid key, and for files, of which a page loads several. */
 const perSecond = { visitors: 400, keys: 400, files: 1600 };
 
 export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Listener> {
@@ -57,7 +57,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
     const { url, headers } = exchange.head;
     for (const [name, value] of Object.entries(securityHeaders)) exchange.answer.setField(name, value);
     const path = targetPath(url);
-    // Check this first, because it is cheaper than everything else.
+    // Check the call limit first, because this is cheaper than everything else.
     if (!hasRoom(exchange, path)) return;
     const bad = badHttp(exchange);
     if (bad !== undefined) {
@@ -67,7 +67,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
     if (!isOwnHost(headers.host, settings.hosts))
       return sendText(exchange, 421, 'this host name is not configured; add it with --play-host');
     if (path.startsWith('/api/')) {
-      // Only the API is closed. The page is still served, because it says that visitors are not admitted.
+      // Refuse calls of the API. The page is still served, because it says that visitors are not admitted.
       if (gateway.lookup.anonymousTier() === undefined) return void refuse(exchange, noVisitors(), path);
       return api.handle(exchange);
     }
@@ -82,7 +82,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
   });
 }
 
-/** Creates a function that checks whether a request may be handled now, and if not, refuses it and disconnects. */
+/** Creates a function that checks whether a call may be handled now. If not, the function refuses it and disconnects. */
 function callLimit(
   gateway: Gateway,
   proxies: ReturnType<typeof proxyList>,
@@ -93,7 +93,7 @@ function callLimit(
     keys: new CallBudget(perSecond.keys),
     files: new CallBudget(perSecond.files),
   };
-  // An invalid key counts as no key, so that callers without a key cannot use up the calls of those with one.
+  // Count a call with an invalid key as one without a key, so that it does not use up the calls of valid keys.
   const classifyCall = (path: string, authorization: string | undefined): keyof typeof budgets => {
     if (!path.startsWith('/api/')) return 'files';
     if (path === '/api/visitor' || authorization === undefined) return 'visitors';
@@ -110,7 +110,7 @@ function callLimit(
   };
 }
 
-/** Sends the refusal and returns the id of the request. */
+/** Sends the refusal and returns the request id that was given to the request. */
 function refuse(exchange: Exchange, refusal: Refusal, path: string): string {
   const requestId = mintRequestId();
   sendRefusal(exchange, { requestId, surface: 'openai' }, refusal, path);

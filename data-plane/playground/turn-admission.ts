@@ -30,7 +30,7 @@ const turnSchema = z.strictObject({
 /** Body of a visitor's turn. It must request a stream, so that tokens are counted even if the visitor stops early. */
 const visitorTurnSchema = turnSchema.extend({ stream: z.literal(true) });
 
-/** Subjects under which the use of a visitor and of the visitor's network is counted at a given time. */
+/** Subjects under which the use of a visitor, and of the visitor's network, counts at a given time. */
 export interface Visitor {
   readonly id: string;
   readonly network: string;
@@ -75,7 +75,7 @@ class VisitorAdmission extends TurnAdmission {
     this.#visitorAt = visitorAt;
   }
 
-  /** Decides by the log's clock, which also determines a visitor's day and month. Visitors have no key that could expire. */
+  /** Decides by the log's clock, which also determines a visitor's day and month. A visitor has no key that could expire. */
   protected override decide(): Admission {
     const logMs = this.gateway.logNow();
     const visitor = this.#visitorAt(logMs);
@@ -87,7 +87,7 @@ class VisitorAdmission extends TurnAdmission {
     return visitorTurnSchema;
   }
 
-  /** Always decide again, because the visitor's day or month may have ended while the body was read. */
+  /** Always decide again, because the visitor's day or month may have ended while the body was being read. */
   protected override isOld(): boolean {
     return true;
   }

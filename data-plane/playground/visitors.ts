@@ -17,7 +17,7 @@ const cookieSchema = z.object({
 
 const idBytes = 16;
 export const cookieDays = 35;
-/** Largest clock difference between gateways. A cookie from a gateway whose clock is further ahead is not accepted. */
+/** Largest clock difference in ms between gateways. A cookie that is dated further ahead is not accepted. */
 const skewMs = 5 * 60_000;
 const visitorHexLength = 32;
 const networkHexLength = 12;

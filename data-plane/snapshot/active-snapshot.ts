@@ -17,11 +17,11 @@ export interface ActiveSnapshotOptions
     ReplicatorOptions,
     'mayProve' | 'trusted' | 'probeIntervalMs' | 'onCommits' | 'onFault' | 'onReachabilityChange'
   > {
-  /** Name of this gateway, which determines which staged changes apply here. */
+  /** Name of this gateway. It determines which staged changes apply to this gateway. */
   readonly name: string;
-  /** Minimum pause in ms between two background checks of all rows. */
+  /** Minimum pause in ms between two background checks of all rows of the snapshot. */
   readonly verifyPauseMs?: number;
-  /** Called if the rows differ from those that were folded. */
+  /** Called if the snapshot's rows are no longer those that were folded. */
   readonly onDamage: (reason: string) => void;
 }
 
@@ -35,7 +35,7 @@ export class ActiveSnapshot {
   #replicator: Replicator;
   #verifying: Promise<void> | undefined;
 
-  /** Starts to use a snapshot. `freshness` contains proofs for the same state, which stay valid. */
+  /** Starts to use a snapshot. `freshness` may contain proofs for the same state, which then stay valid. */
   constructor(snapshot: Snapshot, log: ControlLog, options: ActiveSnapshotOptions, freshness?: Freshness) {
     this.snapshot = snapshot;
     this.#options = options;
@@ -54,7 +54,7 @@ export class ActiveSnapshot {
     return this.#replicator;
   }
 
-  /** Follows the log again once a fault is over. `log` may have been opened again. */
+  /** Follows the log again once a fault is over. `log` may be a new connection. */
   async resume(log: ControlLog): Promise<void> {
     await this.#replicator.stop();
     this.#replicator = this.#replicate(log, this.#replicator.freshness);

@@ -70,7 +70,7 @@ test('a busy control plane is asked again after the time it names', async () => 
   const sha256 = whole.headers.get('x-headgate-sha256') ?? '';
   let asked = 0;
   const server = createServer((_request, response) => {
-    // A busy control plane is retried more often than one that fails.
+    // Refuse three times: a busy control plane is retried more often than one that fails.
     if (++asked <= 3) response.writeHead(503, { 'retry-after': `${asked}` }).end('{}');
     else response.writeHead(200, { 'x-headgate-sha256': sha256, 'content-length': bytes.length }).end(bytes);
   });
@@ -189,7 +189,7 @@ test.each<[string, Answer]>([
   source.close();
 });
 
-/** Returns a copy of the fleet's log up to this offset. */
+/** Returns a copy of the fleet's log that ends at offset `end`. */
 async function copyOf(end: number): Promise<MemoryLog> {
   const topic = new MemoryTopic();
   for await (const { records, nextOffset } of log.tail({ from: 0 })) {

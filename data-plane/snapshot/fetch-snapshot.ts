@@ -45,19 +45,19 @@ export interface FetchOptions {
 }
 
 const bytesMax = 64 * 1024 ** 3;
-/** Minimum speed in bytes per ms, and the time in ms from which it applies. A slower download is abandoned. */
+/** Minimum speed of a download in bytes per ms, and the time in ms from which it applies. Slower ones are abandoned. */
 const bytesPerMsMin = 64;
 const paceFromMsDefault = 30_000;
-/** Share of the free disk space that a snapshot may take. The rest is for folding the log and for the gateway's own files. */
+/** Share of the free disk space that a snapshot may use. The rest is left for folding and for the gateway's own files. */
 const shareOfFreeDisk = 1 / 2;
 const refusalBytesMax = 16 * 1024;
 const refusalMsMax = 5000;
 const attemptsPerControlPlane = 2;
-/** Maximum time in ms to wait for a busy control plane, because it sends only a few snapshots at a time. */
+/** Maximum time in ms to wait for a busy control plane, which sends only a few snapshots at a time. */
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
 
-/** Throws if someone on the network could change the snapshot in transit. The error says what to do next. */
+/** Throws if others on the network could change a snapshot on its way. The error says what to do next. */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
   for (const base of controlPlanes) {
     if (!URL.canParse(base))
@@ -99,7 +99,7 @@ export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   }
 }
 
-/** File with the part of a snapshot that has been downloaded. After an interruption, the download continues from there. */
+/** File with the part of a snapshot that has arrived. After an interruption, the download continues after this part. */
 interface Part {
   readonly path: string;
   /** Tag of the snapshot to which this part belongs, or undefined if the part cannot be continued. */
@@ -111,7 +111,7 @@ function discard(part: Part): void {
   for (const suffix of ['', '-wal', '-shm']) rmSync(part.path + suffix, { force: true });
 }
 
-/** Thrown if asking the same control plane again would not help. */
+/** Thrown if it is no use to ask the same control plane again. */
 class SourceUnfit extends Error {
   override readonly name = 'SourceUnfit';
 }
@@ -141,7 +141,7 @@ async function tryControlPlane(
   }
 }
 
-/** Requests the snapshot, and repeats the request while the control plane is busy. */
+/** Requests the snapshot. Repeats the request for as long as the control plane is busy. */
 async function askUntilFree(
   base: string,
   headers: Readonly<Record<string, string>>,
@@ -162,7 +162,7 @@ async function askUntilFree(
   }
 }
 
-/** Reads an error response to its end, because only then can the connection be reused. Ignores the text. */
+/** Reads an error response to its end, so that the connection can be reused. Ignores the text. */
 async function readRefusal(answer: IncomingMessage): Promise<void> {
   const timer = setTimeout(() => answer.destroy(), refusalMsMax);
   const pieces: AsyncIterable<Buffer> = answer;
@@ -177,7 +177,7 @@ async function readRefusal(answer: IncomingMessage): Promise<void> {
   }
 }
 
-/** Returns the size that the control plane states. Throws `SourceUnfit` if none is stated or the disk lacks space. */
+/** Returns the size that the control plane states. Throws `SourceUnfit` if it states none or the disk lacks space. */
 async function statedBytes({ headers }: IncomingMessage, folder: string): Promise<number> {
   const stated = Number(headers['content-length']);
   if (!Number.isSafeInteger(stated))
@@ -189,7 +189,7 @@ async function statedBytes({ headers }: IncomingMessage, folder: string): Promis
   return stated;
 }
 
-/** Creates a stream that counts and hashes the bytes. Fails with `SourceUnfit` if they are too many or too slow. */
+/** Creates a stream that counts and hashes what arrives. Fails with `SourceUnfit` if that is too much or too slow. */
 function measureDownload(hash: Hash, stated: number, paceFromMs: number): Transform {
   const startMs = performance.now();
   let bytes = 0;
@@ -228,7 +228,7 @@ async function download(base: string, token: string, part: Part, options: FetchO
   try {
     await pipeline(answer, measure, file);
   } finally {
-    // Wait until the file is closed. If the caller removed a file that is still being opened, it would reappear.
+    // Wait until the file is closed. If the caller removed it while it is still being opened, it would appear again.
     if (!file.closed) await new Promise<void>((resolve) => file.once('close', () => resolve()));
   }
   if (hash.digest('hex') === answer.headers['x-headgate-sha256']) return;
@@ -246,7 +246,7 @@ async function check(part: string, { log, logId }: FetchOptions): Promise<void> 
     const differing = await verifyInTurns(snapshot.db);
     if (differing.length > 0) throw new Error(`rows of ${differing.join(', ')} do not match their digest`);
     await checkIdentity(log, snapshot).catch((error: unknown) => {
-      // Without the log, use the snapshot anyway. It is compared with the log before the first record is folded.
+      // Use the snapshot although the log is unreachable. It is compared with the log before the first record is folded.
       if (!(error instanceof LogUnavailable)) throw error;
     });
   } finally {

@@ -62,7 +62,7 @@ export interface GatewayState {
   readonly replicator: Replicator;
   /** Reads from the snapshot in use at its latest position. */
   readonly lookup: Lookup;
-  /** Whether keys must be refused now. Computed at every call, so that a process that was suspended refuses at once. */
+  /** Whether keys must be refused now. Computed at each call, so that a process that was suspended refuses keys at once. */
   fenced(): boolean;
   /** Waits at most two seconds for a new proof of freshness. Returns undefined unless the wall clock was set forward. */
   awaitFreshProof(): Promise<void> | undefined;
@@ -71,13 +71,13 @@ export interface GatewayState {
   announce(traffic: TrafficSource): Promise<void>;
 }
 
-/** Part of a gateway's report that is about the snapshot. The code that serves requests adds the rest. */
+/** Members of a gateway's report that are about the snapshot. The code that serves requests adds the others. */
 export type StateMembers = Pick<GatewayMembers, 'stalePolicy' | 'halted' | 'passedOver' | 'change'>;
 
-/** Maximum time in ms that startup waits for the existing log to be folded. */
+/** Maximum time in ms that startup waits until all existing records of the log are folded. */
 const catchUpTimeoutMs = 600_000;
 const firstProofTimeoutMs = 5000;
-/** Maximum time in ms to wait for a new proof: the same as for room in the limits. */
+/** Maximum time in ms to wait for a new proof of freshness, equal to the maximum wait for room in the limits. */
 const proofTimeoutMs = 2000;
 /** Maximum time in ms that startup waits for its first report to reach the log. Startup must not depend on the log. */
 const announceTimeoutMs = 5000;
@@ -122,7 +122,7 @@ export async function followLog(
       const start = countStart(settings.dataDir);
       publisher.start({ report: () => buildReport(supervisor, settings, start), traffic });
       closers.add(() => publisher.stop());
-      // A revocation waits until all known gateways have confirmed it, so this one must be known before it accepts keys.
+      // A revocation waits for all gateways that are known, so this one must be known before it accepts keys.
       await publisher.acknowledged(announceTimeoutMs);
       if (log.isReplicated === true) await firstProof(supervisor.replicator);
       supervisor.startVerification();
@@ -164,7 +164,7 @@ function withoutLog(error: unknown, logger: Logger): undefined {
   logger.warn({ reason: error.message }, 'the control log cannot be read; starting from the state on disk');
 }
 
-/** Folds everything that was in the log at startup. If that fails, the freshness rules decide which requests are answered. */
+/** Folds all that was in the log at startup. If that fails, the freshness rules decide which requests are answered. */
 async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
   try {
     await replicator.caughtUp(catchUpTimeoutMs);

@@ -20,7 +20,7 @@ export class SnapshotReader {
     this.#begin();
   }
 
-  /** Staged change that applies to this gateway, if any. Reads see its rows in place of the current ones. */
+  /** Staged change that applies to this gateway, if any. Reads see the change's rows in place of the committed ones. */
   get overlaid(): OpenOverlay | undefined {
     return this.#overlaid;
   }
@@ -28,7 +28,7 @@ export class SnapshotReader {
   /** Makes all commits visible. Must be called after each step of the fold, in the same turn of the event loop. */
   refresh(): void {
     this.db.exec('COMMIT');
-    // Shorten the write-ahead log now, while nothing reads it. SQLite never restarts a log that always has a reader.
+    // Shorten the write-ahead log now, while nothing reads it, because SQLite cannot shorten it while there is a reader.
     shortenWal(this.#snapshot.db, this.#snapshot.path);
     this.#begin();
   }
@@ -43,7 +43,7 @@ export class SnapshotReader {
     this.#chooseView();
   }
 
-  /** Shows or hides the staged change's rows, with views that replace the tables. Prepared statements read them too. */
+  /** Shows or hides the staged change's rows, by views in place of the tables. Prepared statements use the views, too. */
   #chooseView(): void {
     const was = this.#overlaid;
     this.#overlaid = overlayForGateway(this.db, this.#gateway);

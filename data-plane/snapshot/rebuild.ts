@@ -19,7 +19,7 @@ export interface RebuildOptions {
   readonly log: ControlLog;
   /** Id of the log to which the snapshot in use belongs. */
   readonly logId: string | null;
-  /** Position of the snapshot in use. This gateway has confirmed that it has applied everything up to this position. */
+  /** Position of the snapshot in use. This gateway has confirmed that it applies everything up to this position. */
   readonly servedSeq: number;
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;
@@ -49,7 +49,7 @@ export async function rebuildBeside(options: RebuildOptions): Promise<RebuiltSna
   const replicator = new Replicator({ snapshot, log, trusted, mayProve });
   replicator.start();
   try {
-    // If the log is unreachable, use the downloaded snapshot as it is. The rules on freshness decide whether it may answer.
+    // If the log is unreachable, use the downloaded snapshot as it is. The freshness rules decide whether it may answer.
     await replicator.caughtUp(catchUpTimeoutMs).catch((error: unknown) => {
       if (!fetched || !(error instanceof LogUnavailable)) throw error;
     });
@@ -74,7 +74,7 @@ function nullIfUnavailable(error: unknown): null {
   throw error;
 }
 
-/** Ignores a differing checkpoint if this build folded the state from the first record. Throws for a downloaded snapshot. */
+/** Ignores a differing checkpoint if this build folded the log from its first record. Throws for a downloaded snapshot. */
 function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger): void {
   if (isGiven) throw new Error(`the snapshot differs from the checkpoint at ${snapshot.divergedAt}`);
   logger.error(
@@ -84,7 +84,7 @@ function overrideCheckpoint(snapshot: Snapshot, isGiven: boolean, logger: Logger
   snapshot.overrideCheckpoint();
 }
 
-/** Replaces the snapshot in use and renames the old file to `.aside`. Both files must be closed, so nothing can read now. */
+/** Replaces the snapshot in use. Its old file is renamed to `.aside`. Both must be closed, so no one can read meanwhile. */
 export function swapSnapshot(path: string, logId: string | undefined): Snapshot {
   quarantineFile(path);
   renameSync(`${path}.next`, path);

@@ -39,7 +39,7 @@ test('a log removed while the snapshot cannot be written is not recovered from, 
     publisher: { isAcknowledged: true, publish: () => undefined },
     metrics: new FoldMetrics(),
     logger: pino(sink),
-    // The pause is so long that the log has disappeared before the first retry.
+    // Pause so long that the log has disappeared before the first retry.
     intervals: { ...quickRecovery, retryPauseMs: 300, retryPauseMsMax: 300 },
   });
   onTestFinished(async () => {

@@ -26,7 +26,7 @@ export type SupervisorState = 'live' | FaultState | 'stopped';
 export type FaultEvent = 'write-failed' | 'log-refused' | 'fold-halted' | 'damaged';
 export type SupervisorEvent = FaultEvent | 'resumed' | 'rebuilt' | 'close';
 
-/** Next state for each state and event. Null means that the event is ignored. */
+/** Next state, by state and event. Null means that the event is ignored in that state. */
 type Transitions = Readonly<
   Record<SupervisorState, Readonly<Record<SupervisorEvent, SupervisorState | null>>>
 >;
@@ -59,7 +59,7 @@ export function faultState(event: FaultEvent): FaultState {
   return faults[event];
 }
 
-/** Recovery from each state. `none` if no recovery is needed, or nothing that this process can do would help. */
+/** How to recover from each state: `none` if that is not needed, or if nothing that this process can do would help. */
 export const recoveryOf: Readonly<Record<SupervisorState, 'none' | 'resume' | 'reopen-log' | 'rebuild'>> = {
   live: 'none',
   unwritable: 'resume',

@@ -207,7 +207,7 @@ test('a snapshot damaged while the log is away is rebuilt soon after the log is 
   };
   const gateway = await startGateway({
     ...{ ...serving.gatewaySettings(8), name: 'two-faults', dataDir, controlPlanes: [] },
-    // The maximum is high, because if each attempt doubled the pause, the fifteenth would be five minutes.
+    // The maximum is this high, because the fifteenth pause would be five minutes if each attempt doubled the pause.
     intervals: { ...quickRecovery, rebuildPauseMsMax: 600_000 },
     logger: pino({ level: 'warn' }, { write }),
   });

@@ -44,7 +44,7 @@ interface SnapshotFault {
   readonly reason: string;
   /** Whether the rebuild must not use a control plane's snapshot, because it might have the same fault. */
   readonly replayOnly?: boolean;
-  /** Whether the snapshot's position is wrong and so says nothing about what the gateway has served. */
+  /** Whether the snapshot's position is wrong, so that it does not say what this gateway has served. */
   readonly isPositionWrong?: boolean;
 }
 
@@ -55,7 +55,7 @@ export interface SupervisorOptions {
   readonly snapshot: Snapshot;
   readonly controlPlanes: readonly string[];
   readonly gatewayToken?: string | undefined;
-  /** Signers, one of which must have signed the first record. If undefined, any log is accepted. */
+  /** Trusted signers, one of which must have signed the log's first record. If undefined, any log is accepted. */
   readonly trusted?: TrustedSigners | undefined;
   /** Publishes a report whenever the position or the fault changes. */
   readonly publisher: Pick<StatusPublisher, 'isAcknowledged' | 'publish'>;
@@ -64,7 +64,7 @@ export interface SupervisorOptions {
   readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
 
-/** Number of failed attempts after which pauses stop growing while the log is unreachable, at 4 to 8 s for a rebuild. */
+/** Number of failed attempts after which pauses grow no longer if the log is unreachable (at 4 to 8 s for a rebuild). */
 const awayAttemptsMax = 1;
 
 export class SnapshotSupervisor {
@@ -122,7 +122,7 @@ export class SnapshotSupervisor {
     return true;
   }
 
-  /** Whether the log's end may prove freshness. With several brokers it may not, because a former leader may answer. */
+  /** Whether the log's end may prove freshness. With several brokers it may not, because a former leader may report it. */
   readonly #mayProve = (): boolean =>
     this.#log.isReplicated !== true || this.#options.publisher.isAcknowledged;
 
@@ -140,7 +140,7 @@ export class SnapshotSupervisor {
           this.#onFault('damaged', `its digest differs from the checkpoint at ${divergedAt}`, {
             replayOnly: true,
           });
-        // Do not publish within a burst, because a report costs more than one step of the fold.
+        // Do not publish within a burst of commits, because a report costs more than one step of the fold.
         if (isBatchFolded) publisher.publish();
       },
       onFault: (error: Error) => this.#onError(error),
@@ -170,12 +170,12 @@ export class SnapshotSupervisor {
       this.#recovering = this.#recover();
   }
 
-  /** Tries to recover until no fault is left. Runs only once at a time, so it also handles faults that occur meanwhile. */
+  /** Tries to recover until no fault is left. Only one call runs at a time, and it also handles faults that come later. */
   async #recover(): Promise<void> {
     const { logger, publisher } = this.#options;
     let isLogAway = false;
     for (let attempt = 0; recoveryOf[this.#state] !== 'none'; attempt++) {
-      // Do not wait longer while the log is unreachable: attempts are cheap, and recovery must be quick when it returns.
+      // While the log is unreachable, do not let pauses grow: attempts are cheap, and recovery must be quick when it returns.
       if (isLogAway) attempt = Math.min(attempt, awayAttemptsMax);
       await sleep(this.#pauseMs(attempt), this.#closing.signal);
       const state = this.#state;
@@ -188,7 +188,7 @@ export class SnapshotSupervisor {
         this.#onRecoveryFailed(state, error instanceof Error ? error : new Error(String(error)));
         continue;
       }
-      // The fold may already have found the next fault.
+      // Check the state again, because the fold may already have met the next fault.
       if (this.#state !== 'live') continue;
       logger.warn({ from: state, position: this.snapshot.seq }, 'the snapshot has recovered');
       publisher.publish();
@@ -205,12 +205,12 @@ export class SnapshotSupervisor {
       this.#onError(error);
       return;
     }
-    // The log that was found explains the fault better than the original reason.
+    // Replace the reason, because the log that was found explains the fault better than the original reason.
     this.#fault = { state: this.#state, reason: error.message };
     publisher.publish();
   }
 
-  /** Pause in ms before an attempt. Random, so that gateways do not all try at once. */
+  /** Pause in ms before an attempt. It is random, so that gateways do not all try at once. */
   #pauseMs(attempt: number): number {
     const { rebuildPauseMs, rebuildPauseMsMax, retryPauseMs, retryPauseMsMax } = this.#intervals;
     const isRebuild = recoveryOf[this.#state] === 'rebuild';
@@ -282,7 +282,7 @@ const sentences: Readonly<Record<FaultState, LogText<'error'>>> = {
   halted: 'the fold has halted: this build is too old for the log',
 };
 
-/** Whether the log cannot be reached. A missing file counts too, because it may be moved back. */
+/** Whether the log cannot be reached. A missing file counts as unreachable, because the file may be moved back. */
 function isAway(error: unknown): boolean {
   return [LogUnavailable, LogReplaced, LogTruncated].some((kind) => error instanceof kind);
 }

@@ -2,7 +2,7 @@
 import { Counter, type Registry } from 'prom-client';
 import { ObservedMetrics } from '../../shared/runtime/observed-metrics.ts';
 
-/** Number of times a node was chosen for each reason, since the process started. */
+/** How often a node was chosen for each reason, since the process started. */
 export type AffinityChoices = Readonly<Record<'seen' | 'home' | 'spill', number>>;
 
 export class AffinityMetrics {

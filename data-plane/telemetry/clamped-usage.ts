@@ -32,7 +32,7 @@ export class ClampedUsage {
     this.#nodes.add(outcome.node);
   }
 
-  /** Names of the nodes that claimed too much in the last hour, latest first. */
+  /** Names of the nodes that claimed too many tokens in the last hour, latest first. */
   recent(): string[] {
     return this.#nodes.recent();
   }

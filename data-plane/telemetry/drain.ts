@@ -4,7 +4,7 @@ import type { Check } from '../../shared/runtime/health-server.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 
-/** Time in ms to deliver refusals after the time for requests in flight is over. */
+/** Time in ms to deliver refusals once the time for requests in flight is over. */
 const cutOffMs = 1000;
 const pollMs = 20;
 
@@ -26,7 +26,7 @@ export function drainCheck(draining: boolean): Check {
     : { name: 'drain', ok: true };
 }
 
-/** Resolves when no request is in flight. After the time-out, ends the remaining requests. */
+/** Resolves when no request is in flight. After the time-out, refuses or cuts off the requests that are left. */
 export async function drain(
   { drainDelaySeconds, drainTimeoutSeconds, logger }: DrainOptions,
   listeners: readonly DrainingListener[],

@@ -28,7 +28,7 @@ export interface TraceExport {
 
 interface Options extends WatchOptions {
   readonly name: string;
-  /** Runs tasks when the process stops. Waiting spans are then sent, for at most two seconds. */
+  /** Runs tasks when the process stops. The spans that are still waiting are then sent, for at most two seconds. */
   readonly closers: Closers;
 }
 
@@ -75,7 +75,7 @@ export async function openTraceExport(
   };
 }
 
-/** Id generator that returns the ids already sent to a node, because a span is created only after its request has ended. */
+/** Id generator that returns ids that a node has already received, because spans are created after their request. */
 class PlannedIds {
   traceId = '';
   spanId: string | undefined;
@@ -128,7 +128,7 @@ class SpanWriter {
   }
 }
 
-/** Time since 1970 as seconds and nanoseconds. OpenTelemetry could mistake a plain number for a monotonic time. */
+/** Time since 1970 as seconds and nanoseconds. OpenTelemetry could take a plain number for a monotonic time. */
 function wallTime(monotonicMs: number): HrTime {
   const ms = performance.timeOrigin + monotonicMs;
   const seconds = Math.floor(ms / 1000);
@@ -140,7 +140,7 @@ interface WatchOptions {
   readonly logger: LineLogger;
 }
 
-/** Maximum length of a reason in a log line, because a collector may send a text of any length. */
+/** Maximum length of a reason in a log line, because a collector's reason may have any length. */
 const reasonLengthMax = 200;
 
 function watched(inner: SpanExporter, { registry, logger }: WatchOptions): SpanExporter {

@@ -1,4 +1,4 @@
-/** Bounded map whose keys consist of three names. Unlike with joined keys, a look-up allocates no memory. */
+/** Bounded map whose keys consist of three names. A look-up allocates no memory, which joining the names to one key would. */
 export class NameTriples<Value> {
   readonly #values = new Map<string, Map<string, Map<string, Value>>>();
   readonly #max: number;

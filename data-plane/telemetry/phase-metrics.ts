@@ -17,9 +17,9 @@ interface DecisionCount {
 }
 
 export class PhaseMetrics {
-  /** Time by phase. Leaves out reading the body (the client's time) and everything after `connect` (the node's time). */
+  /** Time by phase. Leaves out reading the body, which depends on the client, and what follows `connect`, on the node. */
   readonly #overhead: Readonly<Record<'auth' | 'shape' | 'limit_route' | 'connect', Observations>>;
-  /** Number of requests by tier and decision. */
+  /** Number of requests by tier and by decision about limits. */
   readonly #decisions = new Map<string, DecisionCount>();
 
   constructor(registry: Registry) {

@@ -6,7 +6,7 @@ const namedMax = 20;
 const keptMax = 1000;
 
 export class RecentTexts {
-  /** Time at which each text was last seen, in monotonic ms. The latest text comes last. */
+  /** Time at which each text was last seen, in monotonic ms. The text seen last comes last. */
   readonly #lastMs = new Map<string, number>();
 
   add(text: string): void {
@@ -17,7 +17,7 @@ export class RecentTexts {
     this.#lastMs.delete(oldest);
   }
 
-  /** Texts of the last hour, latest first. */
+  /** Texts that were seen during the last hour, latest first. */
   recent(): string[] {
     const fromMs = performance.now() - recentMs;
     const recent = [...this.#lastMs].filter(([, lastMs]) => lastMs > fromMs).map(([text]) => text);

@@ -19,7 +19,7 @@ export interface PlannedSpan {
   readonly attributes: Attributes;
 }
 
-/** Spans of a request. The first is the one for the request itself. */
+/** Spans to create for a request. The first one is for the request as a whole. */
 export function planSpans(record: RequestRecord, recorded: RecordedRequest, endMs: number): PlannedSpan[] {
   const { at, startMs, trace } = record;
   const spans: PlannedSpan[] = [requestSpan(record, recorded, endMs)];
@@ -47,7 +47,7 @@ function requestSpan(record: RequestRecord, recorded: RecordedRequest, endMs: nu
   const attributes = toAttributes('span', recorded);
   if (route !== undefined) attributes['http.route'] = route;
   if (result !== undefined && result !== 'ok') attributes['error.type'] = result;
-  // The caller chose the stack's name, so drop it unless the key's organisation has a stack of that name.
+  // Drop the stack's name, which the caller chose, unless the key's organisation has a stack of that name.
   if (recordedFields(recorded, 'capacity') === undefined) delete attributes['headgate.stack'];
   return {
     name: route === undefined ? method : `${method} ${route}`,

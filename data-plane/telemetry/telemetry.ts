@@ -30,13 +30,13 @@ export interface TelemetrySources {
   inFlightUnits(): number;
   openStreams(): number;
   outboxRows(): number;
-  /** Request bodies: the number of bytes held in memory, and the number of bodies that wait for memory. */
+  /** State of request bodies: the number of bytes held in memory, and the number of bodies that wait for memory. */
   readonly bodies: { readonly usedBytes: number; readonly waiting: number };
   readonly logger: Pick<Logger, 'warn'>;
   affinityChoices(): AffinityChoices;
 }
 
-/** Requests that have the same labels. */
+/** Counts of all requests that have the same labels. */
 interface Series {
   readonly labels: Readonly<Record<'host_kind' | 'operation' | 'model' | 'outcome', string>>;
   requests: number;
@@ -177,7 +177,7 @@ export class Telemetry {
   }
 }
 
-/** Label for the cause of a refusal. Causes are short texts in this project's code, so a long text is not used as a label. */
+/** Label for the cause of a refusal. Causes in this project's code are short, so a long text is not used as a label. */
 function causeLabel(refusal: Refusal): string {
   return refusal.reason.length <= 40 ? refusal.reason : 'other';
 }

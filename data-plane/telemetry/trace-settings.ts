@@ -7,9 +7,9 @@ import { accessSync, constants } from 'node:fs';
 import { type Environment, readSetting } from '../../shared/runtime/settings.ts';
 
 export interface TraceSettings {
-  /** Fraction to record of the requests that arrive without a client trace. */
+  /** Fraction of requests to record, among those that arrive without a trace of the client. */
   readonly ratio: number;
-  /** Whether a request with a client trace is recorded if, and only if, the client records that trace. */
+  /** Whether a request with a trace of the client is recorded if, and only if, the client records that trace. */
   readonly followsClient: boolean;
   readonly queue: {
     readonly maxQueueSize: number;
@@ -88,7 +88,7 @@ function readSampler(env: Environment): Pick<TraceSettings, 'ratio' | 'followsCl
 function readQueue(env: Environment): TraceSettings['queue'] {
   const number = (variable: string, fallback: number): number => {
     const found = Number(readSetting(variable, env) ?? fallback);
-    // Timers accept delays of up to 31 bits. With a longer one, they would fire at once.
+    // Refuse longer delays: a timer with more than 31 bits would fire at once.
     if (Number.isSafeInteger(found) && found > 0 && found < 2 ** 31) return found;
     throw new TraceSettingInvalid(`${variable} must be a whole number above 0`);
   };

@@ -16,27 +16,27 @@ import { keptModel } from '../request/model-names.ts';
 import type { RequestRecord } from '../request/request-record.ts';
 import { NameTriples } from './name-triples.ts';
 
-/** Maximum number of combinations of organisation, stack and model that are counted separately. A report contains fewer. */
+/** Maximum number of combinations of organisation, stack and model that are counted separately. Reports contain fewer. */
 const rowsMax = 2000;
 const callersMax = 2000;
 const nodesMax = 1000;
 
-/** Request that was refused before it could be handled. */
+/** A request that was refused before it could be handled. */
 export interface RefusedRequest {
   readonly requestId: string;
   readonly refusal: Refusal;
 }
 
 export interface TrafficNames {
-  /** Whether the name may be recorded although no node was asked for the model. */
+  /** Whether the name may be recorded even if the request was not routed to a node. */
   isKnown(model: string): boolean;
   isStack(id: string): boolean;
 }
 
 export interface CountedTraffic {
-  /** Rows in the order in which they were first counted. */
+  /** Rows of the report, in the order in which they were first counted. */
   readonly rows: TrafficRow[];
-  /** Sum of all requests that are not counted in a row of their own. */
+  /** Sum of all requests that have no row of their own. */
   readonly rest: TrafficRow;
   readonly callers: TrafficCaller[];
   readonly otherCallers: number;
@@ -57,7 +57,7 @@ export class TrafficCounts {
     this.#names = names;
   }
 
-  /** Counts a request that has ended. Allocates no memory if its names are known and it was not refused. */
+  /** Counts a request that has ended. Allocates no memory unless it was refused or its names occur for the first time. */
   add(record: RequestRecord): void {
     const { outcome, refusal } = record;
     const row = this.#row(record);
@@ -74,7 +74,7 @@ export class TrafficCounts {
     refuse(row, refused, nowMs);
   }
 
-  /** Returns the counts since the last call, and starts again at zero. */
+  /** Returns what was counted since the last call, and starts again at zero. */
   take(): CountedTraffic {
     const taken = {
       ...{ rows: this.#rows, rest: this.#rest, callers: this.#callers, otherCallers: this.#otherCallers },
@@ -96,7 +96,7 @@ export class TrafficCounts {
     const stack = target?.kind === 'stack' ? target.stack : '';
     const known = this.#rowOf.get(organisation, stack, model);
     if (known !== undefined) return known;
-    // Keep names from a request only if they exist.
+    // Keep names that the request contains only if they exist, because callers can make up any number of names.
     const modelName = keptModel(model, decision, this.#names);
     const stackName = stack !== '' && this.#names.isStack(stack) ? stack : '';
     return (
@@ -126,7 +126,7 @@ export class TrafficCounts {
     count(known, record);
   }
 
-  /** Counts which key calls a stack. Ignores requests that no node would answer. */
+  /** Counts which key calls which stack. Ignores requests that are not meant for a node. */
   #addCaller({ caller, target, operation }: RequestRecord): void {
     if (target?.kind !== 'stack' || caller?.kind !== 'key' || operation === undefined) return;
     const { path, countsAs } = operations[operation.kind];
@@ -162,7 +162,7 @@ function count(into: TrafficSums, { outcome, at, startMs, stream }: RequestRecor
     into.firstToken = observed(into.firstToken, firstTokenBounds, ((at.begun - startMs) * 10) | 0);
 }
 
-/** Adds an observation in tenths of a millisecond. Unlike fractions, whole numbers need no allocation. */
+/** Adds an observation, in tenths of a millisecond because whole numbers, unlike fractions, need no allocation. */
 function observed(before: number[] | undefined, bounds: readonly number[], tenths: number): number[] {
   const counts = before ?? [];
   let bucket = 0;

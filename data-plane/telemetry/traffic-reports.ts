@@ -27,9 +27,9 @@ export class TrafficReports {
   readonly #inFlight: () => number;
   readonly #everyMs: number;
   #fromMs = 0;
-  /** Report that is being written to the log. */
+  /** Report that was handed out and is being written to the log. */
   #sent: TrafficReport | undefined;
-  /** Report that the log has not accepted. */
+  /** Report that the log did not accept. The next report includes it. */
   #kept: TrafficReport | undefined;
 
   constructor(
@@ -54,7 +54,7 @@ export class TrafficReports {
     this.#counts.addEarly(refused, wallClockMs());
   }
 
-  /** Returns a report if one is due or if `isLast` is set. `settle` must be called before the next one is taken. */
+  /** Returns a report if one is due or `isLast` is true. `settle` must be called before the next report is taken. */
   take(isLast: boolean): TrafficReport | undefined {
     const toMs = Math.round(performance.now());
     if (this.#sent !== undefined || (!isLast && toMs - this.#fromMs < this.#everyMs)) return undefined;
@@ -80,7 +80,7 @@ const callerKey = ({ stack, surface, key }: TrafficCaller): string => `${stack} 
 
 const nodeKey = ({ node }: TrafficNode): string => node;
 
-/** Merges two lists. Items with the same key are added up. */
+/** Merges two lists of items. Items with the same key are added up. */
 function joined<Item>(
   kept: readonly Item[] | undefined,
   counted: readonly Item[],
@@ -114,7 +114,7 @@ function together(kept: TrafficReport | undefined, counted: CountedTraffic): Cou
 const mostFirst = (a: { readonly requests: number }, b: { readonly requests: number }): number =>
   b.requests - a.requests;
 
-/** Builds a report of bounded size. Keeps the rows with most requests and adds up the others in one row. */
+/** Builds a report of bounded size: keeps the rows with most requests, and adds up all others in one row. */
 function bounded(
   span: Pick<TrafficReport, 'fromMs' | 'toMs' | 'inFlight'>,
   { rows, rest, callers, otherCallers, nodes }: CountedTraffic,

@@ -55,7 +55,7 @@ const completed = (promptTokens: number, completionTokens: number) =>
   ({ kind: 'completed', node: 'n', usage: { promptTokens, completionTokens } }) as RequestRecord['outcome'];
 const early = { kind: 'ended-early', node: 'n', by: 'client', reason: '' } as const;
 const unavailable = (): Refusal => new Refusal('usage unknown', 'Try again.');
-// These times are not close to the bounds of buckets, because adding a start time makes them slightly inexact.
+// None of these times is close to the bound of a bucket, because adding a start time makes them slightly inexact.
 const times = { accepted: 0.2, read: 100.2, shaped: 100.4, decided: 100.5, sent: 100.7 };
 
 /** Takes a report and parses it as a reader does. */

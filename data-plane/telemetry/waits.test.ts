@@ -44,7 +44,7 @@ async function portOf(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** A client that sends the bytes and, unless told otherwise, reads the answer. */
+/** A client that sends the given bytes and, unless told otherwise, reads the answer. */
 class Client {
   text = '';
   readonly socket: Socket;
@@ -102,7 +102,7 @@ const rawNode = async (onConnection: (socket: Socket) => void = () => undefined)
     }),
   );
 
-/** Starts a node that answers a request with these bytes and keeps the connection open. */
+/** Starts a node that answers each request with these bytes and keeps the connection open. */
 const node = async (bytes: string): Promise<string> =>
   `http://127.0.0.1:${await rawNode((socket) => socket.once('data', () => socket.write(bytes)))}`;
 
@@ -139,7 +139,7 @@ async function snapshotFrom(answer: (response: ServerResponse) => void, shortene
 
 const snapshotHeaders = { 'x-headgate-sha256': '0', 'content-length': 1000 };
 
-/** A function for each wait. It shortens only this wait, makes its peer stall, and returns the result. */
+/** One function for each wait. It shortens only this wait, makes the peer stall, and returns what happened. */
 const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
   clientHead: async () => {
     const port = await listener(() => undefined, { headersTimeoutMs: 100 });
@@ -200,7 +200,7 @@ const stalls: Readonly<Record<WaitName, () => Promise<unknown>>> = {
   bodyTurn: async () => {
     const budget = new BodyBudget(8_000_000);
     const one = budget.of('one');
-    // Uses up the organisation's share, and the part that one body may use beyond it.
+    // Use up the organisation's share, and the part of the budget that one body may use beyond the share.
     one.reserve(1_000_000);
     one.wait({ bytesLeft: 500_000, onRoom: () => undefined });
     const port = await bodyListener(budget, 1e9, 50);
