@@ -132,7 +132,7 @@ export const fleetRows = {
     query: z.object({
       organisation: idSchema,
       host: z.union([z.literal('shared'), stackIdSchema]).optional(),
-      /** Value of `next` in the response with the previous page. */
+      /** Cursor for this page: the value of `next` in the response with the page before. */
       after: modelIdSchema.optional(),
       at: momentInQuery.optional(),
     }),

@@ -160,7 +160,7 @@ export const historyRows = {
           page: z.string().optional(),
           /** Number of findings that this entry stands for, if more than one. */
           findings: count.optional(),
-          /** Some of the other findings that this entry stands for. */
+          /** Some of the findings, besides this one, that this entry stands for. */
           examples: z
             .array(z.object({ object: z.string().optional(), text: z.string(), next: z.string() }))
             .optional(),

@@ -53,7 +53,7 @@ export const numberInQuery = z.coerce.number<number>();
 /** Moment in the log, given as a position, a time or an age, such as `18240`, `2026-11-22T08:00:00Z` or `10m`. */
 export const momentInQuery = z.string().min(1).max(40);
 
-/** Value of `next` in the response with the previous page. */
+/** Cursor for this page: the value of `next` in the response with the page before. */
 export const cursorInQuery = z.string().min(1).max(2000);
 
 const flag = z.enum(['true', 'false']).optional();

@@ -114,7 +114,7 @@ export const bodySchemas = {
   }),
   setSurface: z.strictObject({ surface: surfaceSchema }),
   registerNode: z.strictObject({ ...nodeShape, place: strictPlaceSchema }),
-  /** Wave from which to advance the change. The command fails if the change has already moved on, such as by itself. */
+  /** Current wave of the change, as the caller knows it. The command fails if the change is already in another wave. */
   advanceChange: z.strictObject({ inWave: z.int().min(1).optional() }),
   withdrawChange: z.strictObject({ reason: nameSchema.optional() }),
   applyFleet: z.strictObject({

@@ -99,7 +99,7 @@ const limit = numberInQuery.int().min(1).max(requestsPerPageMax).default(request
 export const requestListQuerySchema = z.object({
   ...requestFilterShape,
   limit,
-  /** Value of `next` in the response with the previous page. */
+  /** Cursor for this page: the value of `next` in the response with the page before. */
   next: z.string().min(1).max(12_000).optional(),
 });
 export const requestTailQuerySchema = z.object({

@@ -134,7 +134,7 @@ export const explainMatrixSchema = z.object({
   position,
 });
 
-/** Recorded decision of a request. `unanswered` lists gateways that did not respond, so others may exist there. */
+/** Recorded decision of a request. `unanswered` lists gateways that did not respond and may have another one. */
 export const gatewayDecisionSchema = z.object({
   decision: decisionRecordSchema,
   unanswered: z.array(z.string()),

@@ -61,7 +61,7 @@ export interface Decision {
 export interface Counters extends RateCounters {
   /** Number of tokens of the organisation's allowance that completed pool requests have used in the current period. */
   poolTokens(organisation: string, anchor: string, nowMs: number): number;
-  /** Number of turns, completed or in flight, in the month of `atMs`. `visitor` is a hash specific to that month. */
+  /** Number of the visitor's turns in the month of `atMs`, completed or in flight. `visitor` is that month's hash. */
   freeTurns(visitor: string, atMs: number): number;
 }
 

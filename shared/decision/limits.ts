@@ -13,9 +13,9 @@ import type { StepFacts } from './step.ts';
 import type { PassedStep } from './steps.ts';
 import type { Trace } from './trace.ts';
 
-/** One-minute window in which requests are counted. Its start depends on the subject. */
+/** One-minute window in which a subject's requests are counted. The window's start depends on the subject's id. */
 export interface RateWindow {
-  /** Number of requests that count: those that this gateway admitted in the window, and those that others hold. */
+  /** Number of requests that count: those that this gateway admitted in the window, and those that other gateways hold. */
   readonly used: number;
   readonly endsAtMs: number;
 }
@@ -61,7 +61,7 @@ export interface LimitFacts {
   readonly modelWeight?: number | undefined;
   /** Returns the id of the next tier that allows more of this model, if any. Called only for a refusal's message. */
   readonly nextTier: () => string | undefined;
-  /** Additional counts. Set only if the caller is a visitor. */
+  /** Counts that the limits on visitors need. Set only if the caller is a visitor. */
   readonly visitors?: VisitorFacts | undefined;
 }
 

@@ -67,7 +67,7 @@ function notInPlan(organisation: string | null): Refusal {
   );
 }
 
-/** Refusal if an organisation is suspended or has no tier. It may not use any model, even on its own nodes and stacks. */
+/** Refusal for an organisation without a tier or suspended. It may not use any model, even on its own nodes and stacks. */
 export function withoutPlan(
   cause: Exclude<CauseWithType<'ModelNotInPlanError'>, 'model not in plan'>,
 ): Refusal {
@@ -184,7 +184,7 @@ function routeShared(lookup: Lookup, facts: RoutingFacts, trace: Trace | undefin
   return routePool(lookup, facts, trace, wrong);
 }
 
-/** Routes the request to the pool. An earlier step's refusal, `wrong`, stays the result even if the pool could serve it. */
+/** Routes to the pool. An earlier step's refusal, `wrong`, stays the result even if the pool could serve the request. */
 function routePool(
   lookup: Lookup,
   facts: RoutingFacts,

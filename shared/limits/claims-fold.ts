@@ -36,7 +36,7 @@ const endedKeptMs = 600_000;
 const replacedMs = 1000;
 /** Largest difference in ms between a writer's clock and the log's. A writer that exceeds it gets no share of minutes. */
 export const clockOffMs = 30_000;
-/** When others end a silent process, it has used no share for at least this time in ms. */
+/** When other processes end a silent one, the silent one has used no share for at least this time in ms. */
 const cutOffBeforeMs = 5000;
 
 /** Time in ms, by the log's clock, after which a process that has read no new record is cut off from the log. */
@@ -50,7 +50,7 @@ export class ClaimsFold implements Members {
   #last = { process: '', offset: -1 };
   #lastOther = -1;
   #live = 0;
-  /** Live processes that others may not know of yet, with the log time in ms since 1970 at which all others will. */
+  /** Live processes that others may not know of yet, with the log time in ms since 1970 at which all will know. */
   readonly #joining = new Map<string, number>();
   #alone: string | undefined;
 
@@ -67,7 +67,7 @@ export class ClaimsFold implements Members {
     return this.#live;
   }
 
-  /** Process that holds the room of all limits. Others are granted none until it gives it up, ends or falls silent. */
+  /** Process that holds all room of all limits. Others are granted none until it gives that up, ends or falls silent. */
   get alone(): string | undefined {
     return this.#alone;
   }

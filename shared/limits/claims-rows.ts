@@ -272,7 +272,7 @@ function getCell(row: LimitRow, process: string): Cell {
   return cell;
 }
 
-/** Whether the cell can be removed. If its process gave up its share, it stays, or others would reserve the share again. */
+/** Whether the cell can be removed. It stays if its process gave up its share, or others would reserve the share again. */
 function isIdle({ asked, claim, yields }: Cell): boolean {
   return asked + claim === 0 && !yields;
 }

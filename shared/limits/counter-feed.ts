@@ -8,7 +8,7 @@ import { sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
 import type { CounterState } from './counters.ts';
 
-/** Interval in ms between writes of the copy. Each changed value costs a row, and the topic keeps unsaved ones. */
+/** Interval in ms between writes of the copy. Writes are rare, because unsaved values can be read from the topic again. */
 const saveEveryMs = 600_000;
 /** Pause in ms between two reads of the topic. Reading in batches is cheaper. */
 const restMs = 300;
@@ -23,7 +23,7 @@ export interface CounterFeedOptions {
   /** Merges one record, given its log time. Returns the number of entries in the record that were dropped. */
   readonly read: (record: CounterRecord, logMs: number) => number;
   readonly onRead?: () => void;
-  /** Called before the whole topic is read again, because records published earlier may have been lost. */
+  /** Called before the whole topic is read again. Records that this process published may have been lost. */
   readonly onRestart?: () => void;
   /** Called with the keys of entries that have expired. */
   readonly onEnded?: (keys: readonly string[]) => void;
@@ -34,7 +34,7 @@ export interface CounterFeedOptions {
 /** Numbers of records since the process started. */
 export interface CounterFeedCounts {
   published: number;
-  /** Number of rejected records (foreign, truncated, forged, too large or invalid) and of entries dropped from others. */
+  /** Number of rejected records (foreign, truncated, forged, too large or invalid) and of entries dropped from other records. */
   rejected: number;
 }
 

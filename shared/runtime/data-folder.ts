@@ -31,7 +31,7 @@ export function lockDataFolder(path: string): DataFolder {
   }
 }
 
-/** Whether a folder is empty or a data folder. Any other folder may be open to others on purpose. */
+/** Whether a folder is empty or a data folder. Any other folder keeps its permissions, because it may be shared. */
 function isEmptyOrOurs(path: string): boolean {
   const names = readdirSync(path);
   return names.length === 0 || names.includes('lock.db');

@@ -28,7 +28,7 @@ export class TurnQueue<Item> {
     return this.#byOwner.get(this.#nextOwner() ?? '')?.[0];
   }
 
-  /** Removes and returns the next item. Its owner then comes after all others. */
+  /** Removes and returns the next item. Its owner then comes after all other owners. */
   take(): Item | undefined {
     const owner = this.#nextOwner();
     if (owner === undefined) return undefined;

@@ -8,7 +8,7 @@ export const waits = {
   clientHead: { ms: 30_000 },
   /** Time for a client to send the next request on an open connection. */
   clientNext: { ms: 75_000 },
-  /** Time for a client to send another 80 KiB of a body, or the rest of it. The first such period is exempt. */
+  /** Time for a client to send another 80 KiB of a body, or the rest of it. The first such period has no limit. */
   clientBody: { ms: 10_000 },
   /** Time for a client to send a whole request. */
   clientRequest: { ms: 300_000 },

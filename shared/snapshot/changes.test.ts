@@ -113,10 +113,7 @@ function openChange(snapshot: Snapshot): RowOf<'change'> | undefined {
   return snapshot.db.prepare<[], RowOf<'change'>>('SELECT * FROM change').get();
 }
 
-/**
- * Whether a revocation takes effect in the base, and therefore on all gateways at once. Their digests then equal the older
- * reader's.
- */
+/** Whether the record revokes a key. Revocations take effect in the base, and therefore on all gateways at once. */
 function isRevocation(records: readonly LogRecord[], at: number): boolean {
   return records[at]?.value.includes('"key.revoked"') ?? false;
 }

@@ -11,7 +11,7 @@ import {
   tableSpecs,
 } from './tables.ts';
 
-/** A table as the fold sees it. Writing methods return undefined, so a fold can return their result as "not skipped". */
+/** A table as the fold sees it. Methods that write return undefined, which a fold can return to report no skip. */
 export interface TableView<Name extends TableName = TableName> {
   get(...key: SqlValue[]): RowOf<Name> | undefined;
   /** Returns the rows with this value in a column, which must be indexed or be the first of the key. */
