@@ -100,9 +100,9 @@ function emptyProgram(io: Io): Command {
     .option('--dry-run', 'check the command and print its result, but change nothing')
     .option(
       '--effect',
-      'show which requests would get another answer, but change nothing; exit 1 if there are any',
+      'show which requests would have a different outcome, but change nothing; exit 1 if there are any',
     )
-    .option('--command-id <id>', 'repeat the command with this id, whose outcome is unknown', parseCommandId)
+    .option('--command-id <id>', 'retry the command with this id, whose outcome is unknown', parseCommandId)
     .option('--why <text>', 'reason for the change, recorded in the log')
     .option('--as <person>', 'act as this member, with the rights of their role')
     .option('--force', 'override a guard (a safety check)')

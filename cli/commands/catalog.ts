@@ -130,7 +130,7 @@ function setTier(tier: Noun): void {
   withStage(
     tier.verb(
       'set <id>',
-      'create or change a tier; the value none removes a limit',
+      'create or change a tier; set a limit to none to remove it',
       'headgate tier set Pro --requests-per-minute 600 --models echo-small,echo-large',
       'headgate tier set anonymous --free-turns 10',
       'headgate tier set Pro --models echo-small --stage --waves one,10%,all --hold 5m',

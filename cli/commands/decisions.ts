@@ -18,7 +18,7 @@ export function registerDecisions(program: Command, io: Io): void {
   noun(program, io, 'decisions', 'recorded decisions of the gateways', 'past', 'headgate decisions export')
     .verb(
       'export',
-      'write recorded decisions, one per line; exit 5 if a gateway did not answer',
+      'write recorded decisions, one per line; exit 5 if a gateway did not respond',
       'headgate decisions export --since 1h > decisions.jsonl',
     )
     .option(

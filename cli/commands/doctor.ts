@@ -45,7 +45,7 @@ export function registerDoctor(program: Command, io: Io): void {
     program,
     io,
     'doctor',
-    'look for faults in the machine, the log, all processes, models and limits',
+    'check the machine, the log, all processes, models and limits for faults',
     ['headgate doctor', 'headgate doctor --only log,gateways -o json', 'headgate doctor --pre'],
   );
   doctor
@@ -64,7 +64,7 @@ export function registerDoctor(program: Command, io: Io): void {
     .option('--ports <list>', 'ports that must be free; with --pre, 8080,8081,9464 by default', parsePorts)
     .option(
       '--probe <url>',
-      "check that this gateway answers alike for another organisation's stack and for a missing stack",
+      "check that this gateway responds in the same way for another organisation's stack and for a missing stack",
     )
     .option('--key-file <file>', 'file with the API key for --probe')
     .option('--stack <id>', 'stack of another organisation, for --probe')

@@ -11,7 +11,7 @@ export function registerEffect(program: Command, io: Io): void {
     program,
     io,
     'effect',
-    'show which requests would get another answer after apply; exit 1 if there are any. Other commands have the option --effect',
+    'show which requests would have a different outcome after apply; exit 1 if there are any. Other commands have the option --effect',
     ['headgate effect -f fleet.yaml', 'headgate tier set Starter --models echo-large --effect'],
   )
     .required('-f, --file <file>', 'fleet file, or - for stdin')

@@ -43,13 +43,13 @@ export function registerExplain(program: Command, io: Io): void {
     .option('--model <id>', 'requested model')
     .option('--host <host>', 'requested host: shared (default) or a stack id')
     .option('--prompt-tokens <n>', 'number of prompt tokens', parseAmount)
-    .option('--max-tokens <n>', 'requested maximum of answer tokens', parseAmount)
+    .option('--max-tokens <n>', 'maximum number of output tokens that the request asks for', parseAmount)
     .option(
       '--diff <moment>',
-      'explain what has changed since this position or time, or in a span such as 10m',
+      'explain what has changed since this position or time, or since some time ago, such as 10m',
       parseMomentOption,
     )
-    .option('--wave', 'decide as a gateway in a wave of the open change does')
+    .option('--wave', 'decide like a gateway in a wave of the open change')
     .choice('--path <path>', 'kind of request', explainedKinds)
     .option('--list', 'show the result for each model, on the shared host and on each stack of --org');
   command.command.helpGroup(groups.past);

@@ -52,7 +52,7 @@ export function registerFleet(program: Command, io: Io): void {
       'compare the state at this position or time, or some time ago, such as 10m',
       parseMomentOption,
     )
-    .option('--to <moment>', 'with the state at this moment; now by default', parseMomentOption)
+    .option('--to <moment>', 'compare with the state at this moment; now by default', parseMomentOption)
     .action<DiffOptions>(async (session, { file, prune, from, to }) => {
       if (file !== undefined && from === undefined && to === undefined)
         return diff(session, { file, ...(prune !== undefined && { prune }) });

@@ -44,7 +44,7 @@ export const limits: NounRow = {
       limit
         .verb(
           'show',
-          'show how much of its limits an organisation uses at each gateway',
+          'show the usage of an organisation against its limits, by gateway',
           'headgate limits show --org acme',
         )
         .option('--org <id>', 'organisation to show')
@@ -53,7 +53,7 @@ export const limits: NounRow = {
     listVerb('limits.list', {
       verb: [
         'list',
-        'list the use of all limits, starting with those nearest to their limit',
+        'list usage against every limit, closest to exhaustion first',
         'headgate limits list --limit 10',
       ],
       options: { limit: limitField },

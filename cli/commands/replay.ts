@@ -38,7 +38,7 @@ function registerDecide(replay: Command, io: Io): void {
     'headgate replay decide --requests decisions.jsonl --at 18229',
   ])
     .required('--requests <file>', 'file that headgate decisions export wrote')
-    .option('--at-recorded', 'decide each request at its recorded position, as without --at')
+    .option('--at-recorded', 'decide each request at its recorded position; the default')
     .action<ReplayDecideOptions>(async (session, options) => {
       const { replayDecide } = await import('./replay-decide.ts');
       await replayDecide(session, options);

@@ -78,7 +78,7 @@ export const organisations: NounRow = {
         tier: [textField('--tier <tier>', 'tier'), flagField('--no-tier', 'remove the tier', null)],
         anchor: parsedField(
           '--anchor <day>',
-          'anchor day, from which billing periods are counted, YYYY-MM-DD; needs --force, because usage of the current period no longer counts',
+          'anchor day, from which billing periods are counted, YYYY-MM-DD; needs --force, because usage of the current period would no longer count',
           parseDay,
         ),
       },

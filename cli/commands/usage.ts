@@ -44,7 +44,7 @@ export const usage: NounRow = {
       noun
         .verb('show', 'show the usage of a billing period', 'headgate usage show --org acme -o json')
         .option('--org <id>', 'organisation to show')
-        .option('--visitors', 'all visitors together, on this day and in this month (UTC)')
+        .option('--visitors', 'show all visitors together, for the current UTC day and month')
         .option(
           '--period <day>',
           'first day of the period, YYYY-MM-DD; the current period by default',
@@ -85,7 +85,7 @@ export const usage: NounRow = {
         options: {
           organisation: textField('--org <id>', 'only this organisation'),
           from: parsedField('--from <day>', 'first day, YYYY-MM-DD', parseDay),
-          to: parsedField('--to <day>', 'day after the last one, YYYY-MM-DD', parseDay),
+          to: parsedField('--to <day>', 'day after the last exported day, YYYY-MM-DD', parseDay),
         },
       },
       exportUsage,

@@ -71,7 +71,7 @@ const controlPlaneOptions = {
   ),
   oidcOperatorGroup: protectedOption(
     '--oidc-operator-group <name>',
-    'group whose members are operators, as the claim groups names it',
+    'group whose members are operators; the groups claim must contain its name',
   ),
   usageKeep: option('--usage-keep <days>', 'how long usage rows are kept for usage export', {
     ...{ parse: parseKeptDays, default: usageKeepDaysDefault, shown: `${usageKeepDaysDefault}d` },
@@ -83,7 +83,7 @@ const controlPlaneOptions = {
   ),
   forgetKeysAfter: option(
     '--forget-keys-after <duration>',
-    'how long a revoked or expired key is remembered; never means that it is never forgotten',
+    'time after which a revoked or expired key is forgotten, or never',
     { parse: parseForgetAfter, default: 90 * dayMs, shown: '90d' },
   ),
   ...pickShared(

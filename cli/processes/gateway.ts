@@ -119,7 +119,7 @@ export const gatewayOptions = {
   connectTimeout: secondsOption('--connect-timeout <seconds>', 'time limit for connecting to a node', 2),
   firstEventTimeout: secondsOption(
     '--first-event-timeout <seconds>',
-    'time limit for the first event of a stream, or for a whole answer, from a node',
+    'time limit for the first event of a stream from a node, or for its whole response if it is not streamed',
     300,
   ),
   idleTimeout: secondsOption(
@@ -144,7 +144,7 @@ type Options = OptionValues<typeof gatewayOptions>;
 export function gatewayCommand(program: Command): void {
   const command = program
     .command('gateway')
-    .description('run a gateway, which answers the requests of clients');
+    .description('run a gateway, which serves the requests of clients');
   addOptions(command, gatewayOptions).action(run);
 }
 

@@ -222,7 +222,7 @@ const common = {
   ),
   drainDelay: secondsOption(
     '--drain-delay <seconds>',
-    'time between failing readiness and refusing new connections',
+    'time between failing the readiness check and refusing new connections',
     5,
   ),
   drainTimeout: secondsOption(
@@ -250,7 +250,7 @@ const common = {
   ),
   trustedProxies: protectedOption(
     '--trusted-proxies <cidr>',
-    'proxies whose X-Forwarded-For header is trusted to name the address of a visitor; may be repeated',
+    'proxies whose X-Forwarded-For header is trusted to contain the address of a visitor; may be repeated',
     { parse: parseProxies, default: [] },
   ),
   consoleUrl: option('--console-url <url>', 'URL at which browsers reach the console, for sign-in links', {

@@ -5,13 +5,13 @@ import { withoutSettings } from '../../shared/runtime/settings.ts';
 import { AdminError } from '../admin-client/admin-error.ts';
 
 export const exitCodes = {
-  0: 'done, or nothing to change',
-  1: 'failure, or a negative result: diff or --effect found differences, explain a refusal, doctor a fault',
+  0: 'success, or nothing to change',
+  1: 'failure, or a negative result: diff or --effect found differences, explain found a refusal, doctor found a fault',
   2: 'usage error, invalid command or invalid file',
   3: 'not found',
   4: 'not allowed: the token is missing or wrong, or the member lacks the required role',
-  5: 'incomplete: some gateways did not confirm the change, or did not answer, before the deadline',
-  6: 'conflict: it already exists, the log has moved on (--if-at), or a guard requires --force',
+  5: 'incomplete: some gateways did not respond or confirm the change before the deadline',
+  6: 'conflict: the resource already exists, the log has moved on (--if-at), or a guard requires --force',
   7: 'control plane or log unreachable',
   130: 'interrupted',
 } as const;

@@ -27,7 +27,7 @@ export const variables: readonly (readonly [name: string, meaning: string])[] = 
     'previous gateway token, which control planes also accept during a rotation; or `HEADGATE_GATEWAY_TOKEN_PREVIOUS_FILE`',
   ],
   ['HEADGATE_NODE_TOKEN', 'token of a node agent; or `HEADGATE_NODE_TOKEN_FILE`'],
-  ['HEADGATE_NODE_CREDENTIAL_NAME', 'the node credential NAME, if `--node-credentials` is not set'],
+  ['HEADGATE_NODE_CREDENTIAL_NAME', 'value of the node credential NAME, if `--node-credentials` is not set'],
   ['HEADGATE_SIGNING_KEY', 'PEM file with the Ed25519 key that signs the log'],
   [
     'HEADGATE_LOG_LEVEL',
@@ -51,18 +51,18 @@ const code = (text: string): string => `\`${cell(text)}\``;
 
 /** Begins the page with the commands that most readers look for, and a note on how the page is generated. */
 const introduction = [
-  'For everyone who types `headgate`: look up a command, an option, a variable or an exit code here.',
-  '`headgate COMMAND --help` shows the same with examples. In a checkout, type `npx headgate`.\n',
+  'This page lists every command, option, variable and exit code of `headgate`.',
+  '`headgate COMMAND --help` prints the same information with examples. In a checkout, type `npx headgate` instead of `headgate`.\n',
   '```',
-  'headgate status                              # are gateways in sync and nodes up? what is refused?',
-  'headgate doctor                              # faults, each with its next step; exit 1 if there are any',
+  'headgate status                              # gateways in sync, nodes up, recent refusals',
+  'headgate doctor                              # faults with the next step for each; exit 1 if there are any',
   'headgate key create --org acme --name laptop --expires 30d',
   'headgate requests list --outcome refused --since 1h',
-  'headgate explain --org acme --model echo-large    # exit 1: refused',
+  'headgate explain --org acme --model echo-large    # exit 1 if the request would be refused',
   '```\n',
-  'Admin commands use the control plane and the token of `headgate dev` if its context file is found. Elsewhere, set',
+  'Admin commands read the control plane and the token from the context file that `headgate dev` writes. Elsewhere, set',
   '`HEADGATE_ADMIN` and `HEADGATE_TOKEN`.\n',
-  'The commands themselves are the source of this page: `npm run reference` writes it, and a test compares it.\n',
+  '`npm run reference` generates this page from the commands, and a test checks that it is up to date.\n',
 ];
 
 export function referenceOf(program: Command): string {
@@ -79,15 +79,15 @@ export function referenceOf(program: Command): string {
     ...Object.entries(exitCodes).map(([number, meaning]) => `| ${number} | ${cell(meaning)} |`),
     '',
     '## Processes\n',
-    'Every option can also be set by its variable. The command line wins. An empty variable counts as unset. Exceptions are',
-    'variables that contain a secret, locate a key or name a trusted party: if one is empty, the process does not start.\n',
+    'Every option can also be set by its variable; the command line wins. An empty variable counts as unset, but the process',
+    'does not start if the empty variable should contain a secret, locate a key or name a trusted party.\n',
     ...(processes ?? []).flatMap((command) => sections(command, 3)),
     '## Admin commands\n',
     ...[...(processes ?? []), ...(admin ?? [])].flatMap((command) =>
       hasVariables(command) ? command.commands.flatMap((inner) => sections(inner, 3)) : sections(command, 3),
     ),
     '## Variables\n',
-    'These variables exist in addition to those in the tables of processes. `…_FILE` names a file that contains the value.\n',
+    'These variables are available in addition to the variables in the tables of processes. `…_FILE` names a file that contains the value.\n',
     '| variable | meaning |\n|---|---|',
     ...variables.map(([name, meaning]) => `| ${code(name)} | ${cell(meaning)} |`),
     '',
