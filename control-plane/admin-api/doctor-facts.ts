@@ -60,7 +60,7 @@ export interface ReplicaView {
   readonly board: StatusBoard;
 }
 
-/** Returns the facts that are available at once: those about the log and the processes. */
+/** Returns the facts for `doctor` that are available at once: those about the log and the processes. */
 export function processFacts(view: ReplicaView): DoctorFacts {
   return {
     log: logFacts(view),

@@ -36,7 +36,7 @@ export class Drain {
       : { name: 'drain', ok: true };
   }
 
-  /** Registers a socket, so that a shutdown closes it. */
+  /** Registers a WebSocket, so that a shutdown closes it. */
   track(socket: ClosableSocket): void {
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));

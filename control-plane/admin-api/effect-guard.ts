@@ -69,7 +69,10 @@ export class EffectGuard {
     context.onCommits((commits) => this.#note(commits));
   }
 
-  /** Judges a command, or returns undefined if it refuses only what it is meant to. Throws a `GuardRefused` error. */
+  /**
+   * Judges a command by its effect, or returns undefined if there is nothing to judge. Throws `GuardRefused` if it is
+   * harmful.
+   */
   async check(command: GuardedCommand): Promise<CheckedEffect | undefined> {
     const planned = await this.#planned(command);
     if (planned === undefined || !mayRefuse(planned.events)) return undefined;
@@ -108,7 +111,7 @@ export class EffectGuard {
       if (events.some(({ type }) => mayTurnAnswers(type))) this.#turnedAt = seq;
   }
 
-  /** Plans the command. Returns undefined if that fails, because then the writer refuses the command as well. */
+  /** Plans the command to get its events. Returns undefined if planning fails, because the writer will then refuse it too. */
   async #planned({ definition, raw, actor, used }: GuardedCommand) {
     const { db } = this.#context.snapshot;
     try {

@@ -108,7 +108,7 @@ function keepOwn(
 ): string {
   const own = definition.findOrganisation?.(db, parseInput(definition, raw));
   authorise(db, actor, definition.access, () => own);
-  // Without an organisation, the effect on all organisations would be shown.
+  // Without an organisation, the effect on all organisations would be shown, so refuse.
   if (own === undefined) throw new CommandError('Forbidden', 'only operators may ask this');
   return own;
 }

@@ -40,7 +40,7 @@ function organisationOfKey({ snapshot }: Context, key: string | undefined): stri
   return key === undefined ? undefined : findKey(snapshot.db, key, wallClockMs())?.organisation;
 }
 
-/** Finds the record to explain, if the actor may read it. Returns undefined for a hypothetical request. */
+/** Finds the decision record to explain, if the actor may read it. Returns undefined for a hypothetical request. */
 async function findRecord(
   context: Context,
   actor: Actor,

@@ -18,7 +18,7 @@ import { readBodies } from './request-bodies.ts';
 /** Time limits in ms for receiving a request's headers and, with `requestTimeoutMs`, the whole request. */
 const headersTimeoutMs = 30_000;
 const requestTimeoutMs = 60_000;
-/** Maximum number of requests that are handled in one turn of the event loop. A list of a large fleet takes about 10 ms. */
+/** Maximum number of requests handled in one turn of the event loop, because listing a large fleet takes about 10 ms. */
 const handledMax = 8;
 
 export interface HttpListener {

@@ -250,7 +250,7 @@ function pulse(response: ServerResponse, context: Context, following: Following)
   }
 }
 
-/** Sends the list, then live rows. Follows the gateways first, so that no row is missed. A row in both is sent only once. */
+/** Sends listed rows, then live ones. Follows the gateways first, so that no row is missed. Sends a row in both only once. */
 async function send(
   response: ServerResponse,
   context: Context,

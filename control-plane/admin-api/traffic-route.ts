@@ -127,7 +127,7 @@ function perSecond(value: number, ms: number): number {
   return rounded(value / (ms / 1000));
 }
 
-/** Rounds to three decimals, because more would only make the response longer. */
+/** Rounds to three decimals, because more digits would only make the response longer. */
 function rounded(value: number): number {
   return Math.round(value * 1000) / 1000;
 }

@@ -64,7 +64,7 @@ export function commandCaller(actor: Actor, organisation: string | undefined): Q
   return { caller: callerName(actor), organisation };
 }
 
-/** Identifies a caller who begins or ends a session. They have their own queue share, so commands never block a sign-out. */
+/** Identifies a caller who begins or ends a session. Such calls have their own share, so commands never block a sign-out. */
 export function sessionCaller({ person, operator, within }: Actor, id: string): QueueCaller {
   if (person === undefined) return { caller: actorName({ operator }), isFirst: true };
   return {

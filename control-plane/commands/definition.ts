@@ -139,7 +139,7 @@ export function chooseForm(definition: CommandDefinition, body: unknown): Comman
 /** Decider for the bulk form of a command. */
 export type ManyDecider<Name extends ManyName> = Decider<OperationParams<Name>, BulkBody<Name>>;
 
-/** Combines a decider with its row in the table of operations. Checks the types of parameters and body, then erases them. */
+/** Combines a decider with its row in the table of operations. Erases its types, so that all commands have a common type. */
 export function defineCommand<Name extends CommandDefinition['name']>(
   name: Name,
   decider: DeciderOf<Name>,

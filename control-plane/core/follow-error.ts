@@ -1,4 +1,4 @@
-/** Converts errors from following the log to command errors. A replica whose fold has stopped recovers only by a restart. */
+/** Converts errors from following the log to command errors, whose `next` tells an operator how the replica can recover. */
 import { LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import {
   DatabaseBusy,

@@ -21,7 +21,7 @@ interface PendingReport {
   readonly health: Health | undefined;
 }
 
-/** Maximum number of nodes and bytes in one commit. Commits of any kind are limited to 900 KB. */
+/** Maximum number of nodes in one commit. Its bytes are limited too, because commits of any kind may have at most 900 KB. */
 const nodesPerCommitMax = 500;
 const bytesPerCommitMax = 500_000;
 

@@ -116,7 +116,7 @@ export class CallerQueue {
     if (!isFirst && all.length >= waitersMax) throw busy(`too many ${this.#what} are waiting`);
   }
 
-  /** Assigns a turn number after those of the same caller and organisation, and not below the current number. */
+  /** Assigns a turn number above the earlier ones of this caller and organisation, and not below the current number. */
   #takeTurn({ caller, organisation }: QueueCaller): number {
     const names = [
       `caller ${caller}`,

@@ -18,7 +18,7 @@ export class Tally {
     this.#total += by;
   }
 
-  /** Counts each name once, as `hold` does. Returns undefined and counts nothing if a name has reached its bound. */
+  /** Counts each name once, like `hold`. If a name has reached its bound, counts nothing and returns undefined. */
   tryHold(bounds: Readonly<Record<string, number>>): (() => void) | undefined {
     const names = Object.keys(bounds);
     return names.every((name) => this.of(name) < (bounds[name] ?? 0)) ? this.hold(names) : undefined;

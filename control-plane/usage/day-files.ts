@@ -1,4 +1,4 @@
-/** Files in `usage-rows` with completed requests, one per UTC day. `usage.db` says which of their rows count. */
+/** Files in `usage-rows` with completed requests, one per UTC day. A row counts only if `usage.db` has recorded its move. */
 import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import {
@@ -85,7 +85,7 @@ export class DayWriter {
     })();
   }
 
-  /** Removes all rows after `lastId`, and the files of all days before `fromDay`. */
+  /** Removes all rows after the id `lastId`, and the files of all days before `fromDay`. */
   cut(lastId: number, fromDay: string): void {
     for (const day of daysIn(this.#folder))
       if (day < fromDay) removeDay(this.#folder, day);

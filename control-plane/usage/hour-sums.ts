@@ -95,7 +95,7 @@ export class HourSums {
   }
 }
 
-/** Adds the sums to the table, in the caller's transaction. */
+/** Adds the sums to the table of hourly sums, in the caller's transaction. */
 export function writeHourSums({ addHourSum }: HourSumStatements, sums: Iterable<HourSum>): void {
   for (const sum of sums) addHourSum.run(sum);
 }

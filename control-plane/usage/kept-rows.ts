@@ -33,7 +33,7 @@ export class KeptRows {
   readonly #onUnreadable: OnUnreadable;
   readonly #open = new Map<string, OpenDay>();
   #kept: Kept;
-  /** Days with a file, in the order of their first rows. */
+  /** Days that have a day file, in the order of their first rows. */
   #days: readonly DayRows[];
 
   /** `folder` contains the day files. It is undefined if all rows stay in the database. */

@@ -79,7 +79,7 @@ export class KeyUses {
   }
 }
 
-/** Writes the last uses, in the caller's transaction. */
+/** Writes the last uses of keys, in the caller's transaction. */
 export function writeKeyUses({ addKeyUse }: KeyUseStatements, uses: Iterable<LastUse>): void {
   for (const use of uses) addKeyUse.run(...use);
 }

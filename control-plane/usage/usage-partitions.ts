@@ -75,7 +75,7 @@ export class UsagePartitions {
     return checkMac(record, this.#options.mac);
   }
 
-  /** Writes the state in the caller's transaction. Call `set` once the transaction has succeeded. */
+  /** Writes a partition's state in the caller's transaction. After its success, call `set` to keep the state in memory. */
   write(partition: number, state: PartitionState): void {
     const { nextOffset, trimmed, refusedFrom } = state;
     this.#sql.setPosition.run(partition, nextOffset, trimmed ? 1 : 0);

@@ -26,7 +26,7 @@ export interface KeepOptions {
 
 /** Number of rows per incarnation whose hashes are kept, to compare repeats. A log record has at most that many rows. */
 export const comparedRows = usageRecordRowsMax;
-/** Hexadecimal digits per hash: enough to detect a difference, but few, because each record rewrites all of them. */
+/** Hexadecimal digits per hash: enough to detect a difference, but few, because each log record rewrites all hashes. */
 const hashDigits = 8;
 
 function hashOf(text: string): string {
