@@ -89,7 +89,7 @@ export const usageAdjustmentSchema = z.object({
 });
 const usageTotalsSchema = z.object({
   organisation: id,
-  /** First day of the billing period. */
+  /** First day of the billing period that the totals cover. */
   period: z.string(),
   /** Tokens of all completed requests, whether the pool, a stack or an own node served them. Excludes manual adjustments. */
   totalTokens: count,
@@ -116,7 +116,7 @@ const usageTotalsSchema = z.object({
 const visitorSumSchema = z.object({
   /** First UTC day that the sums cover. */
   from: z.string(),
-  /** Number of completed turns. */
+  /** Number of turns that visitors completed. */
   requests: count,
   promptTokens: count,
   completionTokens: count,

@@ -56,7 +56,7 @@ export const eventQuerySchema = z.object({
   limit: numberInQuery.int().min(1).optional(),
   /** Excludes events after this moment, just as `to` excludes events after a position. */
   at: momentInQuery.optional(),
-  /** `desc` lists the newest event first. */
+  /** Order of the events: `asc` lists the oldest event first, `desc` the newest. */
   order: z.enum(['asc', 'desc']).default('asc'),
   organisation: subject,
   key: subject,

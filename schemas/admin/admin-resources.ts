@@ -237,7 +237,7 @@ export const adminErrorSchema = z.object({
 /** Fields that every response to a command contains in addition to the resource. */
 export const commandOutcomeShape = {
   position,
-  /** Set if there was nothing to change. */
+  /** Set if the command changed nothing, because the state was already as requested. */
   unchanged: z.literal(true).optional(),
   /** Warnings about settings that are allowed but unusual, and about facts that were unknown when the command ran. */
   warnings: z.array(z.string()).optional(),

@@ -28,7 +28,7 @@ const recordedGroupSchema = z.object({
   host: z.string(),
   /** Requested model. Absent if the requested name is not a known model. */
   model: z.string().optional(),
-  /** Requested operation. Absent for chat. */
+  /** Requested operation. Absent for chat completions. */
   operation: z.string().optional(),
   from: answerSchema,
   to: answerSchema,

@@ -87,7 +87,7 @@ export const requestFilterShape = {
     .string()
     .refine((text) => !Number.isNaN(slowerThanMs(text)), 'must be a duration such as 500ms or 2s')
     .optional(),
-  /** Start of the time range, as a time or an age. */
+  /** Start of the time range of requests to return, as a time or an age. */
   since: momentInQuery.optional(),
   request: requestIdSchema.optional(),
 };
@@ -104,7 +104,7 @@ export const requestListQuerySchema = z.object({
 });
 export const requestTailQuerySchema = z.object({
   ...requestFilterShape,
-  /** Number of rows in the first message. */
+  /** Maximum number of rows in the stream's first message. */
   limit: numberInQuery.int().min(0).max(requestsPerPageMax).default(requestsPerPage),
   /** Maximum number of rows per second. If more requests end, the stream is only a sample, and `missed` counts the rest. */
   'rows-per-second': numberInQuery.int().min(1).max(10_000).optional(),

@@ -45,7 +45,7 @@ export const releaseSchema = z.strictObject({
 export type ReleaseTexts = z.infer<typeof releaseSchema>;
 
 const side = z.object({
-  /** Number of gateways that are reporting. */
+  /** Number of reporting gateways that the change has reached (inside), or has not (outside). */
   gateways: z.int(),
   requests: z.int(),
   refusals: z.int(),

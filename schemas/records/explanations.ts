@@ -15,7 +15,7 @@ export const explainRequestSchema = z
     visitor: z.literal(true).optional(),
     /** Id of a request whose decision a gateway still stores. */
     request: requestIdSchema.optional(),
-    /** Line of a decision journal. */
+    /** Recorded decision to explain: a line of a decision journal. */
     record: decisionRecordSchema.optional(),
     model: modelIdSchema.optional(),
     /** Host of the request: `shared` or a stack's id. */

@@ -10,7 +10,7 @@ interface MemberDisplay<Value> {
   readonly heading: string;
   /** Label of the member in the console. Absent if another cell of the page contains the value. */
   readonly term?: string;
-  /** Formats the value for the console. */
+  /** Formats the member's value for the console. */
   text?(value: Value): string;
   /** Returns whether the value is a good or a bad sign. Undefined means that it is neither. */
   tone?(value: Value): 'good' | 'warn' | 'bad' | undefined;

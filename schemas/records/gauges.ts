@@ -29,7 +29,7 @@ export const inFlightWindow = 0;
 
 /** Entry for one limit of one subject. Subjects are organisations, networks, and all visitors together. */
 export interface GaugeEntry {
-  /** Subject in printable ASCII. */
+  /** Id of the subject, in printable ASCII. */
   readonly subject: string;
   /** Start of the minute to which the entry belongs in ms since 1970, or `inFlightWindow` for a limit on concurrency. */
   readonly window: number;
@@ -51,7 +51,7 @@ interface GaugeHead {
   readonly name: string;
   /** Number of the record, which increases with each record that the process writes. */
   readonly n: number;
-  /** Writer's clock in ms since 1970. */
+  /** Time of writing by the writer's clock, in ms since 1970. */
   readonly at: number;
   /** Log time minus the time by which the writer assigns requests to periods, in ms. Absent if the two agree. */
   readonly leap?: number;

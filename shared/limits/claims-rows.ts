@@ -83,7 +83,7 @@ export class ClaimsRows {
   /** Rows by window and then by subject. With two maps, no combined key has to be built for each entry. */
   readonly #windows = new Map<number, Map<string, LimitRow>>();
   #size = 0;
-  /** Position at which the next sweep continues. */
+  /** Limit at which the next sweep continues. Undefined if it begins anew. */
   #sweeping: MapIterator<LimitRow> | undefined;
 
   constructor(members: Members) {

@@ -31,10 +31,10 @@ export interface CounterFeedOptions {
   readonly now?: () => number;
 }
 
-/** Numbers of records since the process started. */
+/** Numbers of records that the feed has published and rejected since the process started. */
 export interface CounterFeedCounts {
   published: number;
-  /** Number of rejected records (foreign, truncated, forged, too large or invalid) and of entries dropped from other records. */
+  /** Number of rejected records (foreign, truncated, forged, too large or invalid) and of entries dropped from valid ones. */
   rejected: number;
 }
 

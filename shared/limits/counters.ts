@@ -23,7 +23,7 @@ interface Account {
   readonly values: Map<number, Value>;
 }
 
-/** Facts about a replica other than its values. */
+/** Facts about a replica, apart from the values that it has counted. */
 export interface ReplicaFacts {
   readonly id: string;
   process: string;
@@ -56,7 +56,7 @@ export function isCounted(period: string, nowMs: number): boolean {
   return endMs > nowMs && endMs - nowMs <= (entryDays + 2) * dayMs;
 }
 
-/** Values of all replicas except the reader's own. */
+/** Values that all replicas except the reader's own have counted. */
 export class CounterState {
   readonly replicas: ReplicaFacts[] = [];
   readonly #indexes = new Map<string, number>();
@@ -285,7 +285,7 @@ export class PublishPlan {
     return limit !== undefined && isNearEnd(tokens, Math.max(limit - used(key), 0), live);
   }
 
-  /** Forgets these keys, whose entries have expired. */
+  /** Forgets what is planned for these keys, because their entries have expired. */
   forget(keys: readonly string[]): void {
     for (const key of keys) {
       this.#limits.delete(key);

@@ -11,7 +11,7 @@ export interface DistributionOptions {
 
 type Labels = Readonly<Record<string, string>>;
 
-/** One series of a histogram. */
+/** Observations in one series of a histogram, which is identified by its labels. */
 export class Observations {
   readonly labels: Labels;
   /** Number of observations per bucket, not cumulative. The last bucket counts values above all bounds. */

@@ -48,7 +48,7 @@ export interface HttpServerOptions {
 
 export interface ParserError extends Error {
   readonly code?: string;
-  /** Bytes that Node read last. */
+  /** Bytes that Node's HTTP parser read last. */
   readonly rawPacket?: Buffer;
 }
 

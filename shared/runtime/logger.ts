@@ -124,7 +124,7 @@ export function bufferedLines(
     if (drainedLines !== lines) flushSoon();
     drainedLines = lines;
   });
-  // Retry a failed write with the next flush.
+  // A failed write is retried with the next flush.
   destination.on('error', flushSoon);
   process.prependOnceListener('exit', () => {
     isEnding = true;

@@ -1,7 +1,7 @@
 /** Metrics whose values are stored elsewhere and read at each scrape. */
 import { Counter, Gauge, type Registry } from 'prom-client';
 
-/** Label values, each with its number. */
+/** Values of the metric's label, each with the number to report for it. */
 type Series = Iterable<readonly [string, number]>;
 
 export class ObservedMetrics {

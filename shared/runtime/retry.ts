@@ -2,7 +2,7 @@
 
 /** Source of time and randomness. Tests pass their own. */
 export interface Clock {
-  /** Monotonic time in ms. */
+  /** Returns the monotonic time in ms. */
   now(): number;
   /** Resolves after `ms`, or as soon as the signal aborts. Never rejects. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;

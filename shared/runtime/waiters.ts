@@ -3,7 +3,7 @@ export class Waiters {
   readonly #waiting = new Set<() => void>();
   #changes = 0;
 
-  /** Number of changes so far. */
+  /** Number of changes reported so far. */
   get changes(): number {
     return this.#changes;
   }

@@ -51,7 +51,7 @@ export class Replicator {
   readonly #follower: Follower;
   /** Wakes callers after each attempt to prove freshness. */
   readonly #attempts = new Waiters();
-  /** Wakes the probe when a caller requests a proof. */
+  /** Wakes the loop that probes the log's end when a caller requests a proof. */
   readonly #asked = new Waiters();
   #endOffset = 0;
   #logMs: number | undefined;

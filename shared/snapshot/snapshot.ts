@@ -28,7 +28,7 @@ export interface FoldedSlice {
   readonly accepted: readonly Commit[];
 }
 
-/** Explains why the fold has stopped at its position. */
+/** Number of the commit before which the fold has stopped, and the reason. */
 export interface Halt {
   readonly seq: number;
   readonly reason: string;
@@ -92,7 +92,7 @@ export class Snapshot implements State {
   get head(): Head {
     return this.#head;
   }
-  /** Log offset at which reading continues. */
+  /** Log offset at which a reader should continue. */
   get nextOffset(): number {
     return this.#nextOffset;
   }

@@ -37,7 +37,7 @@ export function wellFormed(row: TableRow): TableRow {
   );
 }
 
-/** Called for each row that is written or removed. */
+/** Function that is called for each row that is written or removed. */
 export type RowObserver = (
   table: TableName,
   before: TableRow | undefined,
@@ -150,7 +150,7 @@ export class Table<Name extends TableName = TableName> implements TableView<Name
     return this.#sum;
   }
 
-  /** Number of rows written or removed so far. */
+  /** Number of rows written or removed since the table was opened. */
   get writes(): number {
     return this.#writes;
   }

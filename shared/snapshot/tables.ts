@@ -41,7 +41,7 @@ export interface TableSpec {
   readonly marks?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Mark that is updated on every write. */
+/** Mark column that is updated whenever the row is written. */
 const anyWrite = { set_at: [] } as const;
 
 /** Columns, keys and indexes of all tables. Times are in ms since 1970. The fold must not fail, so it ensures NOT NULL. */

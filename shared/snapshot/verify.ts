@@ -106,7 +106,7 @@ export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void,
   return { differing, rows };
 }
 
-/** Checks all tables without yielding. */
+/** Checks all tables in one turn of the event loop. */
 export function verify(db: Database): Verification {
   return atOnce(verifySteps(db, 10_000));
 }

@@ -118,7 +118,7 @@ async function* splitLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<stri
   }
 }
 
-/** Adds MACs to an answer. Each covers a piece with a bounded number of lines. */
+/** Adds MACs to an answer. Each MAC covers a piece with a bounded number of lines. */
 export type SealAnswer = (pages: AsyncIterable<readonly string[]>) => AsyncIterable<string>;
 
 /** Accepts signed questions to one process. Each question is accepted only once. */

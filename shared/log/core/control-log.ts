@@ -39,7 +39,7 @@ export interface TailOptions {
 export interface TopicFault {
   readonly topic: string;
   readonly text: string;
-  /** Command that corrects the settings. */
+  /** Command that corrects the topic's settings. */
   readonly next: string;
 }
 

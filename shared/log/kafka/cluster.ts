@@ -63,7 +63,7 @@ export class KafkaCluster {
   readonly checkedTopics = new Map<string, Promise<void>>();
   /** State of reading for all logs that this process has on these brokers. */
   readonly readings = new TopicReadings();
-  /** Files from which the settings come, if any. */
+  /** Files that contain settings for connections to the brokers, if there are any. */
   readonly files: KafkaFiles | undefined;
   readonly #seeds: readonly Address[];
   readonly #dial: Dial;

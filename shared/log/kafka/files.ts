@@ -5,7 +5,7 @@ import { type KafkaSettings, kafkaFilePaths, readKafkaSettings } from './setting
 
 export class KafkaFiles {
   readonly #files: WatchedFiles<KafkaSettings>;
-  /** Reason why the current files cannot be used. */
+  /** Reason why the settings in the current files cannot be used. Undefined if they can. */
   #fault: string | undefined;
 
   /** Reads the settings for the first time. Throws `KafkaSettingsInvalid`. */

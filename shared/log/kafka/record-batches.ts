@@ -92,7 +92,7 @@ function parseRecord(bytes: Buffer, firstOffset: number, index: number): LogReco
     const content = cursor.nullable();
     if (name.equals(signatureName)) signatures.push(content);
   }
-  // Treat several signatures as none.
+  // A record with several signatures counts as unsigned.
   const signature = signatures.length === 1 ? (signatures[0] ?? null) : null;
   return { offset: firstOffset + index, value, signature };
 }

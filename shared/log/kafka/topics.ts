@@ -20,7 +20,7 @@ import { KafkaFault, TopicMisconfigured } from './errors.ts';
 export interface TopicPlan {
   readonly topic: string;
   readonly partitions: number;
-  /** Shortest retention in ms. -1 means unlimited. */
+  /** Shortest time in ms for which the topic must keep records. -1 means forever. */
   readonly retentionMs: number;
   /** Whether the broker's clock must set record times, even in a topic that an older version created. */
   readonly stampedByBroker: boolean;
@@ -64,7 +64,7 @@ const recordBytesMax = 10 * 1024 * 1024;
 interface Fault {
   readonly text: string;
   readonly next: string;
-  /** Words that precede `next` in an error message. */
+  /** Words that introduce the command `next` in an error message. */
   readonly lead?: string;
 }
 
