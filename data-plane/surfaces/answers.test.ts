@@ -182,7 +182,7 @@ describe.each(answerSurfaces)('$name', (surface) => {
       expect(stream.failure?.kind).toBe(kind);
       expect(wire !== '').toBe(began);
       expect(read.isComplete).toBe(false);
-      // The stream must not contain an error, a stop reason or usage.
+      // The stream that was cut off must not contain an error, a stop reason or usage.
       expect(wire).not.toMatch(/error(?!":null)|"(finish|stop)_reason":"|(?<!"max_output)_tokens":[1-9]/);
     },
   );

@@ -105,7 +105,7 @@ test('a response repeats tools, schemas and metadata as the caller wrote them, o
   const { asked, form } = shaped('responses', text, true);
   const facts = answerFacts(asked, { unique: 'u', createdSeconds: 1 }, { maxTokens: 5, windowTokens: null });
   const answer = { choices: [{ index: 0, message: { content: 'x' }, finish_reason: 'stop' }] };
-  // Uses a copy, as if another thread had sent the form.
+  // Use a copy of the form, as if another thread had sent it.
   const { body } = wholeAnswer(answer, facts, structuredClone(form) as NonNullable<typeof form>);
   const oneLine = hard.replace('\n', ' ');
   expect(body).toContain(`"metadata":${metadata}`);

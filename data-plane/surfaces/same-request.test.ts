@@ -171,7 +171,7 @@ function outcome(asked: WholeChat, dialect: Dialect, body: object): unknown {
       maxTokens: 9,
       seesImages: dialect !== 'ollama',
     });
-    // Ignores `stream_options`, because APIs that report the prompt's tokens at the start of a stream always request usage.
+    // Leave out `stream_options`, because APIs that report the prompt's tokens at a stream's start always request usage.
     return { ...JSON.parse(JSON.stringify(sent)), stream_options: undefined };
   } catch (error) {
     const [path = '', ...text] = (error as Refusal).message.split(/(?=[.:[])/);

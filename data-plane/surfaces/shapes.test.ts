@@ -81,7 +81,7 @@ describe.each(operations)('$kind', ({ kind, least, schema }) => {
   });
 
   test('null, [] and {} count as absent on every other known field', () => {
-    // Ignores `source`, because a request with unusual fields is rebuilt and not passed on in the client's own text.
+    // Leave out `source`, because a request with unusual fields is rebuilt and not passed on in the client's own words.
     const shaped = (more: object) => ({ ...withFields(more).asked, source: undefined });
     const plain = shaped({});
     for (const name of fields.filter((one) => !Object.hasOwn(least, one)))

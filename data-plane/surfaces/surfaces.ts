@@ -75,7 +75,7 @@ const surfaces = {
 export type SurfaceName = keyof typeof surfaces;
 type SurfaceContext<One> = One extends ClientSurface<infer Context> ? Context : never;
 
-/** API and request facts that determine the form of a response. They are plain values that the body worker can receive. */
+/** The API of a request, and facts that determine the form of its response. They are plain, so a worker can receive them. */
 export type AnswerForm = {
   [Name in SurfaceName]: {
     readonly surface: Name;
@@ -85,7 +85,7 @@ export type AnswerForm = {
 
 /** A validated request, whose text may be held by the body worker. */
 export interface ValidRequest {
-  /** The request in the common form, from which limits, routing, counting and the node's body are derived. */
+  /** The request in the form that all APIs share, from which limits, routing, counting and the node's body are derived. */
   readonly asked: AskedRequest;
   /** Form of the response, or undefined if the request only counts tokens. */
   readonly form: AnswerForm | undefined;
@@ -108,7 +108,7 @@ export function shapeOperation(
     case 'rerank':
     case 'responses': {
       const { shape, carried } = surfaces[kind];
-      // Large bodies are parsed in another thread, which would hold the text twice if the text were also kept here.
+      // Keep no text here for a large body, because the thread that parses it would then hold the text twice.
       const text = 'counts' in bytes ? bytes.text : undefined;
       const { asked, context } = shape(parseBody(bytes, headers.contentType, carried), headers, text);
       return { asked, form: { surface: kind, context } as AnswerForm };

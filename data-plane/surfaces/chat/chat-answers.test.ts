@@ -172,7 +172,7 @@ test('calls with the same index and no ids become two once the second begins an 
   };
   expect(indexes(['f', '{"a":1}'], ['f', '{"a":2}'])).toEqual([0, 1]);
   expect(indexes(['f', '{"a"'], ['f', ':1}'], ['g', '{'], ['g', '}'])).toEqual([0, 0, 1, 1]);
-  // The engine repeats the name while the JSON object is still incomplete, so all pieces belong to the same call.
+  // The engine repeats the name before the JSON object is complete, so all three pieces belong to the same call.
   expect(indexes(['f', '{"a":'], ['f', '{"b":1}'], ['f', '}'])).toEqual([0, 0, 0]);
   expect(indexes(['f', '{"a":"}'], ['f', '{"}'])).toEqual([0, 0]);
 });

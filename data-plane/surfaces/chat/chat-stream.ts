@@ -43,7 +43,7 @@ export class ChatWriter implements StreamWriter {
   }
 }
 
-/** Whether the delta only adds text to a choice, as nearly all do. Such a frame can be written without building an object. */
+/** Whether the delta only adds text to a choice, as nearly all do. Its frame can be written without building an object. */
 function isPlainText(delta: ChoiceDelta): boolean {
   const { first, content, reasoning, refusal, toolCalls, logprobs, finish } = delta;
   return (

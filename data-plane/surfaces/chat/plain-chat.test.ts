@@ -12,7 +12,7 @@ import { plainChatFields } from './plain-chat.ts';
 import { shapeChat } from './shape-chat.ts';
 
 const text = fc.string({ maxLength: 8 });
-/** Usually draws a typical client value, and sometimes any JSON value. */
+/** Draws a value that clients usually send, and sometimes any other JSON value. */
 const oddly = <Value>(usual: fc.Arbitrary<Value>): fc.Arbitrary<unknown> =>
   fc.oneof({ weight: 30, arbitrary: usual }, { weight: 1, arbitrary: fc.jsonValue({ maxDepth: 2 }) });
 const message = oddly(

@@ -58,7 +58,7 @@ function plainMessages(value: unknown): Message[] | undefined {
 function plainMessage(entry: unknown): Message | undefined {
   if (typeof entry !== 'object' || entry === null || Array.isArray(entry)) return undefined;
   const { role, content } = entry as Readonly<Record<string, unknown>>;
-  // `role` and `content` are present, so an object with two members has no others.
+  // The message has `role` and `content`, so if it has only two members, it has no others.
   if (typeof content !== 'string' || Object.keys(entry).length !== 2) return undefined;
   switch (role) {
     case 'system':

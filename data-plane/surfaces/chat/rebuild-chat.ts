@@ -33,7 +33,7 @@ interface ToolCall {
   readonly function: { readonly name: string; readonly arguments: string };
 }
 
-/** Matches the start of a tool call in a model's text, in the markup of common chat templates. */
+/** Matches the start of a tool call that was left in a model's text, in the markup of common chat templates. */
 const toolMarkup = /<tool_call>|<\|tool_call|<\|python_tag\|>|\[TOOL_CALLS\]|<function[=_]/;
 
 export function rebuildChat(answer: unknown, facts: AnswerFacts): RebuiltBody {
@@ -99,7 +99,7 @@ function rebuildChoice(
   return { body, output: { content, reasoning, refusal, toolCalls } };
 }
 
-/** Removes a tool call that the token limit cut off and that remains in the text as template markup. Streams omit it too. */
+/** Removes the markup of a tool call that the token limit cut off. Streams omit such calls, too. */
 function withoutCutCall(content: string | null): string | null {
   const start = content?.search(toolMarkup) ?? -1;
   if (content === null || start === -1) return content;

@@ -51,7 +51,7 @@ export function shapeChat(
   return { asked, context: { includeUsage: fields.stream_options?.include_usage === true } };
 }
 
-/** The messages in the client's own JSON, for the node. Undefined if any has the role `developer`, unknown to engines. */
+/** The messages as the client wrote them, for the node. Undefined if one has the role `developer`, which engines lack. */
 function keepSource({ messages }: ChatFields, text: string): ChatSource | undefined {
   if (messages.some(({ role }) => role === 'developer')) return undefined;
   const written = arrayText(text, 'messages');
@@ -101,7 +101,7 @@ function carriedFields(fields: ChatFields): ChatBody {
     if (given[name] !== undefined && given[name] !== unsaid) body[name] = given[name];
   if (fields.tools !== undefined) {
     body['tools'] = fields.tools;
-    // Without tools, there is nothing to choose from. Engines then refuse even the default choice, so leave it out.
+    // Without tools, leave out the tool choice, because engines refuse even its default if there is nothing to choose from.
     if (fields.tool_choice !== undefined) body['tool_choice'] = fields.tool_choice;
   }
   return body as unknown as ChatBody;

@@ -2,15 +2,15 @@
 import { type JsonBounds, scanJson } from '../../../shared/runtime/json-scan.ts';
 import { NodeFailure } from './node-failure.ts';
 
-/** Bounds on parsing in the main thread. Texts below the first bound are not scanned, because even the worst parses fast. */
+/** Bounds on parsing on the main thread. Texts of at most this size need no scan, because even the worst parses fast. */
 const unscannedBytesMax = 16 * 1024;
 const smallBytesMax = 256 * 1024;
 const smallBounds: JsonBounds = { depth: 64, names: 2_000, values: 20_000 };
 
-/** Bounds on parsing in the worker. Embeddings are long lists of numbers, and log probabilities are many small objects. */
+/** Bounds on parsing on the worker: embeddings are long lists of numbers, and log probabilities are many small objects. */
 const answerBounds: JsonBounds = { depth: 64, names: 1_000_000, values: 16_000_000, containers: 1_000_000 };
 
-/** Whether a response may be small enough to parse in the main thread. Decided by length, before its chunks are joined. */
+/** Whether a response may be small enough to parse on the main thread, judged by its length before its chunks are joined. */
 export function mayBeSmall(bytes: number): boolean {
   return bytes <= smallBytesMax;
 }
@@ -64,10 +64,10 @@ function tryParse(text: string): unknown {
   }
 }
 
-/** Matches `NaN` and `Infinity`, which JSON does not allow. Also matches strings, so that their contents are not replaced. */
+/** Matches `NaN` and `Infinity`, which JSON lacks. Also matches whole strings, so that nothing inside them is replaced. */
 const stringOrNonNumber = /"[^"\\]*(?:\\.[^"\\]*)*"|-?Infinity|NaN/g;
 
-/** Parses JSON that contains `NaN` or `Infinity`, which Python writes. Replaces both with null, as other engines do. */
+/** Parses JSON with `NaN` or `Infinity`, which Python writes. Replaces both with null, which other engines write. */
 function tryParseNonNumbers(text: string): unknown {
   if (!text.includes('NaN') && !text.includes('Infinity')) return undefined;
   try {

@@ -25,21 +25,21 @@ export interface ChatFacts extends PromptSize {
   readonly kind: 'chat';
   readonly model: string;
   readonly stream: boolean;
-  /** Maximum number of answer tokens, if the client limits it. 0 if the client wants no answer, otherwise at least 1. */
+  /** Maximum number of answer tokens that the client set, if any. 0 if the client wants no answer, otherwise at least 1. */
   readonly maxTokens: number | undefined;
   /** Number of alternative answers that the client requests (`n`). */
   readonly choices: number;
   readonly logprobs: boolean;
-  /** Whether the response must follow a JSON schema. */
+  /** Whether the client requires the response to follow a JSON schema. */
   readonly hasSchema: boolean;
   readonly needs: readonly ChatNeed[];
-  /** Paths in the caller's body of fields that the caller's API places elsewhere than chat completions do. */
+  /** Paths, in the caller's body, of fields that are elsewhere in the caller's API than in chat completions. */
   readonly paths?: Readonly<Partial<Record<ChatNeed | keyof ChatBody, readonly PropertyKey[]>>>;
-  /** The client's hint that prompts with the same key share a prefix. */
+  /** Hint from the client: prompts with the same key share a prefix. */
   readonly cacheKey?: string;
-  /** Hashes of the prompt's prefixes, shortest first. If absent, `chatPrefixes` computes them when needed. */
+  /** Hashes of the prompt's prefixes, shortest first. If absent, `chatPrefixes` computes them when they are needed. */
   readonly prefixes?: readonly number[];
-  /** Set if the response should begin with the prompt's token count, provided the engine can report it that early. */
+  /** Set if the response should begin with the prompt's token count, which only some engines report that early. */
   readonly usageAtStart?: true;
 }
 
@@ -84,9 +84,9 @@ interface TextOnWorker {
   readonly workerText: WorkerText;
 }
 
-/** The client's own JSON for some fields. It is sent to the node unchanged, because serialising it again would be costly. */
+/** Some fields as JSON in the client's own words, which are sent to the node unchanged to save the cost of writing them. */
 export interface ChatSource {
-  /** JSON of the messages. Undefined once a node has received the request. */
+  /** JSON of the messages. Undefined once a node has received the request, because it is not needed any more. */
   messages: string | undefined;
 }
 
@@ -105,10 +105,10 @@ export type AskedRequest =
 
 export interface NodeTarget {
   readonly servedName: string;
-  /** Maximum number of answer tokens, reduced to what the context window allows. At least 1. Only chats use it. */
+  /** Maximum number of answer tokens, at least 1, so that they fit into the context window. Only chats use it. */
   readonly maxTokens: number;
   readonly seesImages?: boolean;
-  /** Salt that separates the organisation's prompt cache on a shared node, if the engine supports one. */
+  /** Salt that separates the organisation's prompt cache from others on a shared node, if the engine supports salts. */
   readonly cacheSalt?: string | undefined;
 }
 
@@ -118,7 +118,7 @@ export interface CountRequest {
   readonly body: string | Uint8Array<ArrayBuffer>;
 }
 
-/** Refers to a prompt that the body worker holds. Every method rejects with `ClientGone` once the client has disconnected. */
+/** Prompt that the body worker holds. Every method rejects with `ClientGone` once the client has disconnected. */
 export interface WorkerText {
   /** Resolves to the JSON body for a node. Rejects with `UnsupportedShapeError` if the dialect does not support a field. */
   nodeBody(dialect: Dialect, target: NodeTarget): Promise<Uint8Array<ArrayBuffer>>;
@@ -126,7 +126,7 @@ export interface WorkerText {
   countRequest(dialect: Dialect, servedName: string): Promise<CountRequest | undefined>;
 }
 
-/** Lower bound on the prompt's tokens. May have to read the whole prompt. 0 if only the body worker has the prompt. */
+/** Lower bound on the number of tokens in the prompt. May read the whole prompt. 0 if only the body worker has it. */
 export function lowerTokenBound(asked: AskedRequest): number {
   if (asked.leastTokens !== undefined) return asked.leastTokens;
   return asked.kind === 'chat' && asked.workerText === undefined ? leastChatTokens(asked.body) : 0;

@@ -7,7 +7,7 @@ import { jsonDepthMax, jsonNamesMax, jsonValuesMax } from './json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
 export class CallArguments {
-  /** Number of names and values that arguments may still contain. The body's bounds count a call's arguments as one value. */
+  /** Number of names and values that arguments may still contain. The body's own bounds count each call's as one value. */
   #names = jsonNamesMax;
   #values = jsonValuesMax;
 

@@ -16,7 +16,7 @@ const asItComes: FieldGrant = {};
 const allButOllama = { vllm: asItComes, sglang: asItComes, llamacpp: asItComes };
 const all = { ...allButOllama, ollama: asItComes };
 
-/** Some of Ollama's runners apply penalties and others ignore them, so only a penalty of 0 gives the same result on all. */
+/** Accept only a penalty of 0, because some of Ollama's runners apply penalties and others ignore them. */
 const penalty = { ...allButOllama, ollama: { values: [0] } };
 
 export const chatFieldGrants: Readonly<

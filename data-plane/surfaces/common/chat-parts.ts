@@ -22,7 +22,7 @@ export interface AnswerFacts {
   readonly choices: number;
   readonly logprobs: boolean;
   readonly tools: boolean;
-  /** Whether the client allows only one tool call at a time. If the engine ignores this, further calls are removed. */
+  /** Whether the client allows only one tool call at a time. If an engine ignores this, its further calls are removed. */
   readonly firstToolCallOnly: boolean;
 }
 
@@ -62,7 +62,7 @@ const failedEnds =
   /abort|cancel|error|fail|time.?out|overload|unavailable|insufficient|interrupt|disconnect/i;
 const cutEnds = /length|max.*token/i;
 const filteredEnds = /filter|safety|sensitive/i;
-/** Finish reasons outside the API that logs and reports may show. Any other text from a node is untrusted. */
+/** Finish reasons outside the API that logs and reports may contain. Other texts from a node are not trusted. */
 const shownEnds = ['repetition', 'eos', 'eos_token', 'end_turn', 'stop_sequence', 'max_tokens', 'tool_use'];
 
 /**
@@ -79,7 +79,7 @@ export function finishReason(value: unknown, hasCalls: boolean): FinishReason {
   return hasCalls ? 'tool_calls' : 'stop';
 }
 
-/** Finish reason that the node gave a choice. Undefined while the choice continues; some engines then send an empty text. */
+/** Finish reason that the node gave a choice. Undefined while the choice continues, even if the node sends an empty text. */
 export function givenEnd(choice: unknown): unknown {
   const given = member(choice, 'finish_reason') ?? '';
   return given === '' || given === 'null' ? undefined : given;
@@ -91,7 +91,7 @@ export function oddFinish(value: unknown): string | undefined {
   return `an unknown finish reason${shownEnds.includes(value) ? `, ${value}` : ''}`;
 }
 
-/** Arguments of a tool call that has none. An empty string would be wrong, because clients parse the arguments as JSON. */
+/** Arguments of a tool call that has none. Clients parse arguments as JSON, so an empty string would be wrong. */
 export const noArguments = '{}';
 
 /** Returns a text, or the joined texts of a list of parts. Undefined if there is none. Throws `NodeFailure` if invalid. */
@@ -113,14 +113,14 @@ function partText(part: unknown): string {
 export function callArguments(given: unknown): string {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) return optionalText(given) ?? '';
   return JSON.stringify(given, (_name, value: unknown) => {
-    // JSON parsing has rounded this number, which the client would not notice.
+    // The client would not notice that parsing JSON has rounded this number.
     if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER)
       throw malformedAnswer('the arguments of a tool call are an object with a number that is too large');
     return value;
   });
 }
 
-/** Index of a choice in a node's response. May be absent if the client requested one choice. Throws `NodeFailure`. */
+/** Index of a choice in a node's response, 0 if absent and only one choice was requested. Throws `NodeFailure` if invalid. */
 export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'choices'>): number {
   const given = member(choice, 'index') ?? (choices === 1 ? 0 : undefined);
   const index = integer(given);
@@ -128,7 +128,7 @@ export function choiceIndex(choice: unknown, { choices }: Pick<AnswerFacts, 'cho
   return index;
 }
 
-/** Tool calls in a message or delta from a node. Some engines send a single call instead of a list. Throws `NodeFailure`. */
+/** Tool calls in a message or delta from a node. Some engines send a single call, not a list. Throws `NodeFailure`. */
 export function readToolCalls(message: unknown): readonly object[] {
   const given = member(message, 'tool_calls') ?? [];
   const calls: readonly unknown[] = Array.isArray(given) ? given : [given];

@@ -5,13 +5,13 @@
 import type { MemoryBudget } from '../../../shared/runtime/byte-budget.ts';
 import { UnheldAnswer } from './memory-refusal.ts';
 
-/** Smallest and largest size of a charge in bytes. Each charge doubles the total at first, so that few are needed. */
+/** Smallest and largest charge in bytes. Each charge doubles the total until the largest is reached, so there are few. */
 const blockBytesMin = 4 * 1024;
 const blockBytesMax = 256 * 1024;
-/** Number of bytes in memory per character of non-Latin text. */
+/** Number of bytes that one character of non-Latin text takes in memory. */
 const bytesEach = 2;
 
-/** Length of a value as JSON, without its outer quotes or brackets. A control character takes six characters. */
+/** Length of a value written as JSON, without its outer quotes or brackets. A control character counts as six. */
 export function renderedLength(value: string | readonly object[]): number {
   return JSON.stringify(value).length - 2;
 }
@@ -25,13 +25,13 @@ export class HeldText {
     this.#memory = memory;
   }
 
-  /** Charges for more held text. Throws `UnheldAnswer` if the budget does not allow it. */
+  /** Charges for the given number of characters. Throws `UnheldAnswer` if the budget does not allow it. */
   add(characters: number): void {
     this.#heldBytes += characters * bytesEach;
     if (this.#heldBytes > this.#chargedBytes) this.#charge();
   }
 
-  /** Charges all held text `times` more, because the end of the stream repeats the text, and the client may read slowly. */
+  /** Charges all held text `times` more, because the stream's end repeats it that often and the client may read slowly. */
   repeat(times: number): void {
     this.add((this.#heldBytes / bytesEach) * times);
   }

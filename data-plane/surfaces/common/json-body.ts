@@ -4,7 +4,7 @@ import { type KeptPaths, keepTexts } from './json-source.ts';
 import { type JsonText, parseStrictJson, readJsonText } from './json-text.ts';
 import { shapeRefusal } from './validate.ts';
 
-/** Parses a body as a JSON object, and keeps the original text at the paths in `kept`. Throws `UnsupportedShapeError`. */
+/** Parses a body as a JSON object. Keeps the original texts of the objects at `kept`. Throws `UnsupportedShapeError`. */
 export function parseBody(
   raw: Buffer | JsonText,
   contentType: string | undefined,

@@ -3,7 +3,7 @@ import { endOfString, skipSpace } from '../../../shared/runtime/json-scan.ts';
 
 export const harmlessName = /^[A-Za-z0-9_.-]{1,64}$/;
 
-/** Writes a path as text, such as `messages[2].content`. Empty for the whole body. */
+/** Path as text, such as `messages[2].content`, or an empty text for the whole body. */
 export function pathText(path: readonly PropertyKey[]): string {
   let text = '';
   for (const part of path) {

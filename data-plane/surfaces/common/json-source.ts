@@ -7,18 +7,18 @@ import { endOfString, skipSpace } from '../../../shared/runtime/json-scan.ts';
 
 const texts = new WeakMap<object, string>();
 
-/** Tree of member names that lead to objects whose text is kept. `*` stands for every element of an array. */
+/** Tree of member names that leads to the objects whose text is kept. `*` stands for every element of an array. */
 export interface KeptPaths {
   readonly [name: string]: KeptPaths | 'kept';
 }
 
-/** Remembers the JSON text of a value and returns the value. */
+/** Remembers the JSON text from which `value` was parsed, and returns `value`. */
 export function keepText<Value extends object>(value: Value, text: string): Value {
   texts.set(value, text);
   return value;
 }
 
-/** Keeps the texts of the objects at `paths`. `json` is the text of `value` and must not repeat a name within an object. */
+/** Keeps the texts of the objects at `paths`. `json` is the text of `value`, in which no object may repeat a name. */
 export function keepTexts(json: string, value: object, paths: KeptPaths): void {
   for (const name in paths) {
     if (!Object.hasOwn(value, name)) continue;
@@ -27,7 +27,7 @@ export function keepTexts(json: string, value: object, paths: KeptPaths): void {
   }
 }
 
-/** Writes a value as JSON. Wherever the original text of an object was kept, writes that text. */
+/** Writes a value as JSON, using the original text of each object whose text was kept. */
 export function writeJson(value: unknown): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
   const kept = texts.get(value);
@@ -46,7 +46,7 @@ class TextWalk {
     this.#json = json;
   }
 
-  /** Reads one value, including white space before it. */
+  /** Reads one value, including any white space before it. */
   read(value: unknown, paths: KeptPaths | 'kept' | undefined): void {
     this.#at = skipSpace(this.#json, this.#at);
     const start = this.#at;
@@ -97,7 +97,7 @@ class TextWalk {
   }
 }
 
-/** Whether a number or literal ends before this character code. At the end of the text, the code is NaN. */
+/** Whether a number or literal ends before this character code, which is NaN at the end of the text. */
 function isEndOfValue(code: number): boolean {
   return code === 0x2c || code === 0x5d || code === 0x7d || code <= 0x20 || Number.isNaN(code);
 }

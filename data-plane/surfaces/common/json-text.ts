@@ -28,7 +28,7 @@ export function parseStrictJson(raw: Buffer | JsonText): unknown {
   const { text, counts } = 'counts' in raw ? raw : readJsonText(raw);
   const parsed = tryParse(text);
   if (parsed === undefined) throw fault('the body is not valid JSON');
-  // In valid UTF-8, only an escape can produce a lone surrogate.
+  // Check for lone surrogates only after such escapes, because valid UTF-8 cannot contain any.
   const escapesSurrogates = /\\u[dD]/.test(text);
   const names = new Inspection(text, escapesSurrogates).namesIn(parsed.value);
   if (names !== counts.names) throw badName(text);
@@ -54,7 +54,7 @@ export function readJsonText(raw: Buffer): JsonText {
   }
 }
 
-/** Parses JSON, or returns undefined if the text is invalid. Drops the parser's error message, because it quotes the text. */
+/** Parses JSON. Returns undefined if the text is invalid, without the parser's error message, which would quote the text. */
 function tryParse(text: string): { readonly value: unknown } | undefined {
   try {
     return { value: JSON.parse(text) };

@@ -9,7 +9,7 @@ const messages: Readonly<Record<MemoryShortage, string>> = {
     'The bodies of your organisation’s requests take all the memory that one organisation may use. Try again once one of these requests has finished.',
 };
 
-/** Builds the refusal. `what` says whether the memory was needed for a request's or a response's body. */
+/** Builds the refusal. `what` is the kind of body for which there was too little memory: a request's or a response's. */
 export function memoryRefusal(shortage: MemoryShortage, what: 'body' | 'answer'): Refusal {
   return new Refusal(
     shortage === 'memory' ? `${what} budget` : `${what} budget of the organisation`,
@@ -17,9 +17,9 @@ export function memoryRefusal(shortage: MemoryShortage, what: 'body' | 'answer')
   );
 }
 
-/** Thrown if a stream needs more memory than is available. The node is not at fault. */
+/** Thrown if a stream needs more memory than is available, which is not the node's fault. */
 export class UnheldAnswer extends NodeFailure {
-  /** Refusal to send to the client if its stream has not begun. */
+  /** Refusal to send to the client if the response to the client has not begun. */
   readonly refusal: Refusal;
 
   constructor(shortage: MemoryShortage) {

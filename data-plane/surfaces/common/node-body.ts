@@ -36,7 +36,7 @@ export function renderBody(
   return asked.kind === 'chat' ? writeChat(body, asked.source?.messages) : JSON.stringify(body);
 }
 
-/** Writes a chat body as JSON. If `source`, the client's JSON of plain messages, is set, no other field has kept text. */
+/** Writes a chat's body as JSON. If `source` is set (plain messages in the client's JSON), no other field has kept text. */
 function writeChat({ messages, ...rest }: NodeBody, source?: string): string {
   const others = source === undefined ? writeJson(rest) : JSON.stringify(rest);
   return `{"messages":${source ?? JSON.stringify(messages)},${others.slice(1)}`;
@@ -59,7 +59,7 @@ function countRequest(chat: WholeChat, dialect: Dialect, servedName: string): Co
   return { path: request.path, body: writeChat(request.body) };
 }
 
-/** Returns undefined if `render` refuses. An unsupported field is refused later, when the request is forwarded to a node. */
+/** Returns undefined if `render` refuses. Forwarding the request to a node will then refuse the unsupported field. */
 function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
   try {
     return render();
@@ -69,7 +69,7 @@ function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
   }
 }
 
-/** Refusal of a field that the engine or the model does not support. Does not reveal which of the two it is. */
+/** Refusal of a field that the engine or the model does not support. It does not reveal which of the two. */
 export function notForThisModel(path: Path): Refusal {
   return shapeRefusal(path, 'is not supported for this model', 'not for this model');
 }
@@ -96,7 +96,7 @@ function chatBody(request: WholeChat, table: DialectTable, target: NodeTarget): 
   refuseUngranted(request, table, target);
   const { messages, tools, tool_choice } = request.body;
   const body: Record<string, unknown> = {};
-  // Assign the fields one by one, because copying them with a rest pattern costs more than the rest of this function.
+  // Assign the fields one by one. Copying them with a rest pattern would cost more than the rest of this function.
   for (const name of Object.keys(request.body) as (keyof ChatBody)[])
     if (name !== 'messages' && name !== 'tools' && name !== 'tool_choice')
       addSetting(body, name, request, table.name);
@@ -135,7 +135,7 @@ function streamOptions({ usageAtStart }: ChatFacts, table: DialectTable): NodeBo
 
 type Path = readonly PropertyKey[];
 
-/** Throws `UnsupportedShapeError` if the chat needs a feature, other than a setting, that the engine or model lacks. */
+/** Throws `UnsupportedShapeError` if the chat needs a feature (not a setting) that the engine or model lacks. */
 function refuseUngranted(
   { body, needs, paths }: WholeChat,
   table: DialectTable,
@@ -170,7 +170,7 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
   const content = withRefusal(text, refusal);
   const thoughts = reasoning_content ?? reasoning;
   const carried: Record<string, unknown> = rest;
-  // A client may send back an assistant message whose content is null. No engine needs null, so leave it out.
+  // Leave out content that is null, which clients may send back in an assistant message, because no engine needs it.
   if (content !== undefined || rest.tool_calls === undefined) carried['content'] = content ?? '';
   if (thoughts !== undefined) carried[table.reasoningField] = thoughts;
   return carried;
@@ -178,7 +178,7 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
 
 type AssistantContent = Extract<ChatMessage, { readonly role: 'assistant' }>['content'];
 
-/** Adds the refusal in an earlier assistant message to its text, because chat templates do not know refusals. */
+/** Adds an assistant message's refusal to its text, because chat templates know no refusals. */
 function withRefusal(content: AssistantContent, refusal: string | undefined): AssistantContent {
   if (refusal === undefined) return content;
   if (content === undefined || content === '') return refusal;
@@ -194,7 +194,7 @@ function toolFields(
 ): NodeBody {
   if (choice === undefined) return { tools };
   if (typeof choice === 'string') {
-    // If an engine does not support tool choices, leave the field out, which means `auto`.
+    // Leave out the choice if the engine does not support tool choices. This means `auto`.
     return table.toolChoices.length > 1 ? { tools, tool_choice: choice } : { tools };
   }
   if (table.namedTool === 'carried') return { tools, tool_choice: choice };

@@ -74,7 +74,7 @@ function fieldPath(inability: Inability, asked: AskedRequest): Path {
   }
 }
 
-/** Refusal for a request that the node rejected. Undefined if the node is at fault, for example because it is overloaded. */
+/** Refusal of a request that the node rejected. Undefined if the node is at fault, for example because it is overloaded. */
 function rejectionRefusal({ reason, status, detail }: FailedAttempt): Refusal | undefined {
   const rejection = findRejection(status, detail);
   if (rejection === undefined) return undefined;

@@ -5,7 +5,7 @@
  */
 
 export type NodeFailureKind =
-  /** The node reported an error, as its body or within its stream. */
+  /** The node reported an error, in the body of its response or within its stream. */
   | 'error'
   /** The stream ended before it was complete. */
   | 'cut'
@@ -22,7 +22,7 @@ export type NodeFailureKind =
 export class NodeFailure extends Error {
   override readonly name = 'NodeFailure';
   readonly kind: NodeFailureKind;
-  /** Error that the node sent, from which a refusal may be derived. Never log or show it. */
+  /** Error that the node sent. A refusal may be derived from it, but it must never be logged or shown. */
   readonly detail: unknown;
 
   constructor(kind: NodeFailureKind, message: string, detail?: unknown) {

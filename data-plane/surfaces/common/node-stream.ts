@@ -37,7 +37,7 @@ export interface ChoiceDelta {
   readonly finish?: FinishReason | undefined;
 }
 
-/** State of a node's stream. While `waiting`, no valid event has arrived, so the HTTP status to send can still change. */
+/** State of a node's stream. While it is `waiting`, no valid event has arrived, so the HTTP status may still change. */
 type StreamState = 'waiting' | 'streaming' | 'completed' | 'failed';
 
 interface ChoiceProgress {
@@ -76,7 +76,7 @@ export class NodeStream {
     return this.#oddForm;
   }
 
-  /** Token usage that the node reported, or else an estimate from the text. Recorded only for completed streams. */
+  /** Usage that the node has reported, or else an estimate from the text. Recorded for completed streams only. */
   get usage(): Usage {
     const { promptTextBytes, most } = this.#facts;
     return this.#usage ?? estimateUsage(promptTextBytes, this.#completionBytes, most);
@@ -89,7 +89,7 @@ export class NodeStream {
     return [];
   }
 
-  /** Must be called when the node's body has ended. The stream fails unless it was already complete. */
+  /** Must be called when the body of the node's response has ended. The stream then fails unless it was complete. */
   end(): void {
     this.fail(
       this.#unfinished()
@@ -98,7 +98,7 @@ export class NodeStream {
     );
   }
 
-  /** Fails the stream for another reason, such as a time-out or a lost connection. Has no effect once the stream is over. */
+  /** Fails the stream for a reason outside it, such as a time-out. Has no effect once the stream is completed or failed. */
   fail(failure: NodeFailure): void {
     if (this.#state === 'completed' || this.#state === 'failed') return;
     this.#state = 'failed';
@@ -119,11 +119,11 @@ export class NodeStream {
   #readChunk(chunk: unknown): readonly ChoiceDelta[] {
     if (typeof chunk !== 'object') throw malformedAnswer('an event is not a JSON object');
     refuseError(chunk);
-    // Engines and proxies also send events without any choices.
+    // Accept events without choices, because engines and proxies send such events, too.
     const choices = member(chunk, 'choices') ?? [];
     if (!Array.isArray(choices)) throw malformedAnswer('the choices of a chunk are not a list');
     this.#usage = readUsage(member(chunk, 'usage'), this.#facts.most) ?? this.#usage;
-    // If a runner has died, Ollama sends an empty chunk without a model, which must not count as the start of the response.
+    // If one of Ollama's runners dies, it sends an empty chunk without a model, which must not begin the response.
     const mayBegin = member(chunk, 'model') !== '';
     const deltas: ChoiceDelta[] = [];
     for (const choice of choices) {
@@ -134,7 +134,7 @@ export class NodeStream {
     return deltas;
   }
 
-  /** Reads what a chunk adds to one choice. If `mayBegin` is set, a choice may begin with a delta that has no content. */
+  /** Reads what a chunk adds to one choice. If `mayBegin` is true, the choice may begin with a delta without content. */
   #readChoice(choice: unknown, mayBegin: boolean): ChoiceDelta | undefined {
     const index = choiceIndex(choice, this.#facts);
     const known = this.#choices.get(index);

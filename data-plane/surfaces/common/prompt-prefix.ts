@@ -9,16 +9,16 @@ import { RollingHash } from './rolling-hash.ts';
 
 type PromptFields = Readonly<Pick<ChatFields, 'messages' | 'tools'>>;
 
-/** Maximum number of characters hashed per prompt. Hashing that many takes about 100 µs. */
+/** Maximum number of characters of a prompt that are hashed, which takes about 100 µs. */
 const charactersMax = 64 * 1024;
-/** Maximum number of prefixes kept from the start of a prompt, and from its end. Prefixes in between are dropped. */
+/** Maximum number of prefixes kept from the start of a prompt, and from its end. Those in between are dropped. */
 const firstMax = 32;
 const lastMax = 32;
-/** Number of characters hashed at each end of an image or cache key. The length is hashed too. */
+/** Number of characters hashed at each end of an image or cache key, in addition to its length. */
 const sampleCharacters = 256;
 const innerLengths = [256, 1024, 4096, 16_384];
 
-/** Returns up to 64 hashes. Prompts with different values of `cacheKey`, the client's hint, never share a prefix. */
+/** Returns up to 64 hashes. Prompts with different values of the client's hint `cacheKey` never share a prefix. */
 export function hashPrefixes(
   { tools, messages }: PromptFields,
   cacheKey: string | undefined,
@@ -59,7 +59,7 @@ class PrefixReader {
   readonly #hash = new RollingHash();
   readonly #first: number[] = [];
   #last: number[] = [];
-  /** Number of characters since the end of the last message or of the tools. */
+  /** Number of characters since the last message, or the list of tools, ended. */
   #length = 0;
   #total = 0;
 
@@ -92,7 +92,7 @@ class PrefixReader {
   }
 
   end(): void {
-    // If the text was cut off at the bound, add no hash for its end, because the next turn may continue the text.
+    // Add no hash at the limit, where the text may be cut off, because the text may continue in the next turn.
     if (this.isFull) return;
     this.#hash.mark(0xffff_fffe);
     this.#keep();

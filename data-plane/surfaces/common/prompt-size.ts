@@ -9,13 +9,13 @@ import type { ChatMessage } from '../../../schemas/api/openai-messages.ts';
 /** Maximum number of tokens that a chat template adds to each message and to the whole prompt. */
 const tokensPerMessage = 32;
 const tokensPerPrompt = 512;
-/** Maximum number of tokens that a template adds to a query with one document. */
+/** Maximum number of tokens that a template adds to one query and document. */
 export const tokensPerPair = 256;
-/** Number of tokens for one image: upper bound for a large image, typical value, and lower bound for the smallest image. */
+/** Number of tokens in one image: the upper bound for a large image, a typical value, and the lower bound for a small one. */
 const tokensPerImageMost = 4096;
 const tokensPerImage = 1024;
 const tokensPerImageLeast = 4;
-/** Bytes per token in typical text. Deliberately low, so that the number of tokens is not underestimated. */
+/** Bytes per token in typical text. This is on the low side, so that the number of tokens is not underestimated. */
 const bytesPerToken = 3;
 
 export interface PromptSize {
@@ -23,9 +23,9 @@ export interface PromptSize {
   readonly promptBytes: number;
   /** Lower bound on the number of tokens in the prompt. Chats compute it on demand, because few requests need it. */
   readonly leastTokens?: number;
-  /** Likely number of tokens, between the two bounds. An overestimate rather than an underestimate. */
+  /** Likely number of tokens, between the two bounds. If in doubt, this is too high rather than too low. */
   readonly likelyTokens: number;
-  /** Number of UTF-8 bytes in the texts alone, from which usage is estimated if the node does not report it. */
+  /** Number of UTF-8 bytes in the texts alone. Usage is estimated from this number if the node does not report usage. */
   readonly textBytes: number;
 }
 
@@ -47,7 +47,7 @@ export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastT
   }
   const declared = jsonBytes(body.tools) + jsonBytes(body.response_format);
   textBytes += declared;
-  // Count tools and response format twice, because a template may indent their JSON.
+  // Count tools and the response format twice, because a template may indent their JSON.
   const frame = tokensPerMessage * body.messages.length + tokensPerPrompt;
   return {
     promptBytes: textBytes + declared + frame + images * tokensPerImageMost,
@@ -66,7 +66,7 @@ export function leastChatTokens(body: ChatPromptFields): number {
     }
     let parts = 0;
     for (const part of message.content) {
-      // A template may join parts without a space, so one token may contain the end of one part and the start of the next.
+      // Subtract one token per further part: if parts are joined without a space, one token may contain the end of one and the next.
       if (part.type === 'text')
         least += Math.max(0, leastMessageTokens(message, part.text) - Math.min(parts++, 1));
       else least += tokensPerImageLeast;
@@ -75,7 +75,7 @@ export function leastChatTokens(body: ChatPromptFields): number {
   return least;
 }
 
-/** Size of an embeddings request. Bounds apply to the largest input, because each is its own prompt. `textBytes` is a sum. */
+/** Size of an embeddings request. Each input is a prompt: the bounds are those of the largest, `textBytes` is the sum. */
 export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSize {
   let largest = 0;
   let least = 0;
@@ -84,7 +84,7 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
   for (const one of typeof input === 'string' || typeof input[0] === 'number' ? [input] : input) {
     const isText = typeof one === 'string';
     const bound = isText ? byteLength(one) : (one as number[]).length;
-    // A token id in the input stands for about four bytes of text.
+    // Count a token id in the input as four bytes of text.
     const text = isText ? bound : bound * 4;
     largest = Math.max(largest, bound);
     least = Math.max(least, isText ? leastTokens(one) : bound);
@@ -99,7 +99,7 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
   };
 }
 
-/** Size of a rerank request. Each document with the query is a prompt. Bounds apply to the largest; `textBytes` is the sum. */
+/** Size of a rerank request. The bounds are those of the query and the largest document. `textBytes` is the sum of all. */
 export function rerankPromptSize(query: string, documents: readonly string[]): PromptSize {
   const queryBytes = byteLength(query);
   const queryLeast = leastTokens(query);
@@ -109,7 +109,7 @@ export function rerankPromptSize(query: string, documents: readonly string[]): P
   for (const document of documents) {
     const bytes = queryBytes + byteLength(document);
     largest = Math.max(largest, bytes);
-    // One token may contain the end of the query and the start of the document.
+    // Subtract one token, which may contain both the end of the query and the start of the document.
     least = Math.max(least, queryLeast + leastTokens(document) - 1);
     textBytes += bytes;
   }
@@ -125,7 +125,7 @@ function estimateTokens(textBytes: number): number {
   return Math.ceil(textBytes / bytesPerToken) + 8;
 }
 
-/** Lower bound on a message's tokens. 0 if the message contains reasoning, because templates may leave that out. */
+/** Lower bound on a message's tokens. 0 if the message contains reasoning, because templates may leave it out. */
 function leastMessageTokens(message: ChatMessage, text: string): number {
   return message.role === 'assistant' && text.includes('</think>') ? 0 : leastTokens(text);
 }
@@ -150,7 +150,7 @@ function jsonBytes(value: unknown): number {
   return value === undefined ? 0 : Buffer.byteLength(JSON.stringify(value));
 }
 
-/** Maximum number of units in one token. The script of a character determines how many units it has. */
+/** Maximum number of units in one token. A character has a number of units that depends on its script. */
 const unitsPerToken = 72;
 const unitsOfAscii = 1;
 /** Number of units of a character in scripts without spaces between words, from kana to the last ideograph. */
@@ -184,7 +184,7 @@ function asciiUnits(code: number): number {
   return isAlphanumeric ? unitsOfAscii : 0;
 }
 
-/** Number of units of a character outside ASCII. Spaces, controls and punctuation have 0; a tokeniser may drop them. */
+/** Number of units of a character outside ASCII. 0 for spaces, controls and punctuation, which a tokeniser may drop. */
 function otherUnits(code: number): number {
   if (code >= 0x3040 && code <= 0x9fff) return unitsOfHan;
   const isZero =

@@ -11,7 +11,7 @@ export class RollingHash {
     this.#high = highHalf(seed) ^ 0x85eb_ca6b;
   }
 
-  /** Adds a part of the text. Takes two code units per step, which halves the cost. */
+  /** Adds a part of the text. Takes two code units per step, which halves the cost per character. */
   add(text: string, from = 0, to = text.length): void {
     let low = this.#low;
     let high = this.#high;
@@ -25,7 +25,7 @@ export class RollingHash {
     else this.#step(0, low, high);
   }
 
-  /** Adds a separator, so that the same characters split at another position give a different hash. */
+  /** Adds a separator, so that the same characters give a different hash if they are split at another position. */
   mark(value: number): void {
     this.#step(value, this.#low, this.#high);
   }
@@ -59,7 +59,7 @@ function highHalf(value: number): number {
   return Math.floor(value / 2 ** 32);
 }
 
-/** Final mixing step of MurmurHash3. */
+/** Mixes all bits of the value, by the final step of MurmurHash3. */
 function mixed(value: number): number {
   let mix = value;
   mix = Math.imul(mix ^ (mix >>> 16), 0x85eb_ca6b);

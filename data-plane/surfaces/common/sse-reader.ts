@@ -12,7 +12,7 @@ export interface SseHandlers {
   readonly onData: (data: string) => void;
   /** Called for a comment, or for an event that is not part of a response. Engines send both to show that they are alive. */
   readonly onComment?: () => void;
-  /** Called if the stream cannot be read any further. No handler is called afterwards. */
+  /** Called if the stream cannot be read any further. After that, no handler is called. */
   readonly onFailure: (failure: NodeFailure) => void;
 }
 
@@ -21,9 +21,9 @@ export class SseReader {
   readonly #handlers: SseHandlers;
   readonly #parser: EventSourceParser;
   #failed = false;
-  /** Whether the bytes so far end with a complete character, so that the decoder holds nothing back. */
+  /** Whether the bytes so far end with a complete character, so that the decoder holds no bytes back. */
   #hasWholeCharacters = false;
-  /** Whether the text so far ends with a complete event, so that the parser holds nothing back. */
+  /** Whether the text so far ends with a complete event, so that the parser holds no text back. */
   #hasWholeEvents = false;
   #hasEnded = false;
 
@@ -51,7 +51,7 @@ export class SseReader {
     this.#hasWholeEvents = rest.endsWith('\n\n');
   }
 
-  /** Ends the stream. A last event without a blank line after it may be incomplete and is dropped, unless it is `[DONE]`. */
+  /** Ends the stream. A last event without a blank line after it is dropped as incomplete, unless it is `[DONE]`. */
   end(): void {
     if (this.#failed) return;
     this.#hasEnded = true;
@@ -69,7 +69,7 @@ export class SseReader {
     return text;
   }
 
-  /** Fast path for events that consist of one `data` line. Returns the text after these, from the first other event on. */
+  /** Fast path for events with only one `data` line. Returns the text from the first event on that is not of this form. */
   #takePlain(text: string): string {
     let at = 0;
     while (at < text.length) {
@@ -97,7 +97,7 @@ export class SseReader {
   }
 }
 
-/** Whether an event is not part of a response: its data is empty, or it is a named event whose data is not a chunk. */
+/** Whether an event does not belong to a response, because it has no data or is a named event without a chunk. */
 function isForeign(event: string | undefined, data: string): boolean {
   if (data.trim() === '') return true;
   return event !== undefined && event !== '' && event !== 'message' && !/^\s*(?:\{|\[DONE\])/.test(data);

@@ -17,7 +17,7 @@ export interface StreamWriter {
   write(deltas: readonly ChoiceDelta[], soFar: UsageSoFar, data: string): string[];
   /** Returns the frames that end a complete stream. */
   end(soFar: UsageSoFar): string[];
-  /** Frame without content that keeps the client's connection open. If absent, a comment is sent. */
+  /** Frame without content, which keeps the client's connection open. The default is a comment. */
   readonly keepAlive?: string;
   /** Releases the memory charged for held text. May be called more than once. */
   release?(): void;
@@ -32,7 +32,7 @@ export class SurfaceStream extends NodeStream {
     this.#writer = writer;
   }
 
-  /** Reads the data of one event and returns the frames to send now. Never throws, so check `state` afterwards. */
+  /** Reads the data of one event and returns the frames to send now. Never throws: failures are in `state`. */
   push(data: string): string[] {
     const { state } = this;
     if (state === 'completed' || state === 'failed') return [];
@@ -50,7 +50,7 @@ export class SurfaceStream extends NodeStream {
     return this.#writer.keepAlive ?? ': keep-alive\n\n';
   }
 
-  /** Releases the memory that the stream holds. May be called more than once. */
+  /** Releases the memory that the stream holds for text. May be called more than once. */
   release(): void {
     this.#writer.release?.();
   }

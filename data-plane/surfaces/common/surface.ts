@@ -10,7 +10,7 @@ import type { KeptPaths } from './json-source.ts';
 import type { StreamWriter } from './surface-stream.ts';
 import type { Usage } from './usage.ts';
 
-/** Request headers that affect the validation of a body, and the caller's key. */
+/** Request headers that affect the validation of a body, and the key with which the organisation's reasoning is encrypted. */
 export interface ShapeHeaders {
   readonly contentType: string | undefined;
   readonly version: string | undefined;
@@ -18,7 +18,7 @@ export interface ShapeHeaders {
   readonly sealKey?: string | undefined;
 }
 
-/** Response for the client, rebuilt from a node's response. A body of type string is already JSON. */
+/** Response for the client, rebuilt from a node's response. If its body is a string, the string is JSON already. */
 export interface RebuiltBody<Body extends object | string = object> {
   readonly body: Body;
   readonly usage: Usage;
@@ -26,11 +26,11 @@ export interface RebuiltBody<Body extends object | string = object> {
   readonly oddForm?: string | undefined;
 }
 
-/** Converts one API's requests and responses. `Context` holds facts about a request that the response needs, but no text. */
+/** Converts one API's requests and responses. `Context` holds facts on a request, but no text, that its response needs. */
 export interface ClientSurface<Context> {
   /** Paths to the JSON in a request that is passed on exactly as the client wrote it. */
   readonly carried: KeptPaths;
-  /** Validates a request. Throws `UnsupportedShapeError` with a JSON path. `text` is the body's text if it may be kept. */
+  /** Validates a request. Throws `UnsupportedShapeError` with a JSON path. `text` is the body's text, if it may be kept. */
   shape(
     body: Record<string, unknown>,
     headers: ShapeHeaders,

@@ -18,7 +18,7 @@ import { integer, member, text } from './untrusted.ts';
 
 export interface ToolCallDelta {
   readonly index: number;
-  /** Id and name of the call. Only set on the call's first delta. */
+  /** Id and name of the call, which only the call's first delta contains. */
   readonly opened?: { readonly id: string; readonly name: string };
   readonly arguments: string;
 }
@@ -26,7 +26,7 @@ export interface ToolCallDelta {
 export interface ToolCallDeltasOptions {
   /** Whether only the first call is passed on. Further calls are read and dropped. */
   readonly firstOnly: boolean;
-  /** Returns the id for the client. `call` is the index of the call, and `given` the engine's own id. */
+  /** Returns the call's id for the client. `call` is the index of the call, and `given` the engine's own id. */
   readonly idOf: (call: number, given: unknown) => string;
 }
 
@@ -39,7 +39,7 @@ interface OpenCall {
 
 export class ToolCallDeltas {
   readonly #options: ToolCallDeltasOptions;
-  /** Open calls by the number that the node uses for them. */
+  /** Calls that have been opened, by the number that the node uses for each. */
   readonly #open = new Map<number, OpenCall>();
   readonly #calls: OpenCall[] = [];
   /** Ids of calls whose names have not arrived yet, by the number that the node uses for them. */
@@ -64,7 +64,7 @@ export class ToolCallDeltas {
     return deltas;
   }
 
-  /** Returns `{}` for each call without arguments, but not after the token limit: clients run calls that look complete. */
+  /** Returns `{}` for each call without arguments, but none after the token limit, because clients run complete calls. */
   completed(finish: FinishReason | undefined): ToolCallDelta[] {
     if (finish === undefined || finish === 'length') return [];
     if (this.#unnamed.size > 0) throw namelessCall();
@@ -118,7 +118,7 @@ export class ToolCallDeltas {
   #lastOpened(id: string | undefined, name: string | undefined, isFirst: boolean): OpenCall | undefined {
     const same = id === undefined ? undefined : this.#calls.find(({ givenId }) => givenId === id);
     if (same !== undefined) return same;
-    // After the first entry of a list, each entry with a name is another call.
+    // A name in a later entry of the list opens another call.
     if (name !== undefined && !isFirst) return undefined;
     if (name === undefined && this.#open.size > 1)
       throw malformedAnswer('a part of a tool call has no index');
@@ -138,7 +138,7 @@ function namelessCall(): Error {
   return malformedAnswer('a tool call has no name');
 }
 
-/** Whether a named part opens another call under a number in use. Without ids, only if the earlier call is complete. */
+/** Whether a named part opens another call under the same number. Without ids, only if the earlier call is complete. */
 function isAnother(
   known: OpenCall,
   id: string | undefined,

@@ -8,14 +8,14 @@ import { keepText } from './json-source.ts';
 import { jsonDepthMax } from './json-text.ts';
 import { NodeFailure } from './node-failure.ts';
 
-/** Maximum length of the input, all of which must be held, because a node may stream for as long as it likes. */
+/** Maximum length of the input. All of the input must be held, and a node may stream for as long as it likes. */
 const inputCharactersMax = 4 * 1024 * 1024;
 
 export class ToolInput {
   #text = '';
-  /** Length of the longest prefix that becomes valid JSON once its open brackets are closed. */
+  /** Length of the longest part from the start that becomes valid JSON once its open brackets are closed. */
   #validTo = 0;
-  /** Closing brackets for everything that is open, outermost first. */
+  /** Closing brackets for all arrays and objects that are open, outermost first. */
   readonly #closers: string[] = [];
   #isKeyNext = false;
   #inString = false;
@@ -41,7 +41,7 @@ export class ToolInput {
     return kept;
   }
 
-  /** Parses the input. Returns `{}` if it is empty. If `cut` is set, drops an incomplete end instead of throwing. */
+  /** Parses the input. Returns `{}` if it is empty. If `cut` is true, drops an incomplete end instead of throwing. */
   value(cut: boolean): object {
     if (!this.#hasBegun) return {};
     const value = parseObject(this.#text);
@@ -102,7 +102,7 @@ function escapeUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16)}`;
 }
 
-/** Parses an object and keeps its text. Undefined if the text is not an object, or is too large to parse in one go. */
+/** Parses an object and keeps its text. Returns undefined if it is not an object, or too large to parse in one go. */
 function parseObject(text: string): object | undefined {
   const value = parseText(text);
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);

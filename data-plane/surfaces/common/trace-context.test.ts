@@ -26,7 +26,7 @@ test.each<[string, unknown]>([
 
 test('the client’s trace is passed on, with this gateway’s span if it records one', () => {
   expect(passTrace(header)).toEqual({ traceparent: header, spans: undefined });
-  // The parts that are known must be read even in a later version.
+  // A `traceparent` of a later version must be accepted, but only the parts of version 00 may be read.
   expect(passTrace(`01-${header.slice(3)}-later`)?.traceparent).toBe(header);
   const { traceparent, spans } = beginTrace(header, 0);
   expect(spans).toMatchObject({ traceId, parentId });

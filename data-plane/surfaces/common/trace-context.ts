@@ -34,7 +34,7 @@ export function readTraceparent(header: unknown): TraceParent | undefined {
   return { traceId, parentId, sampled: (Number.parseInt(flags, 16) & 1) === 1 };
 }
 
-/** Trace of a request if there is no exporter: the client's trace as version 00, or undefined if the client sent none. */
+/** A request's trace if there is no exporter: the client's trace as version 00, or undefined if the client sent none. */
 export function passTrace(header: unknown): RequestTrace | undefined {
   if (header === undefined) return undefined;
   const parent = readTraceparent(header);
@@ -46,7 +46,7 @@ export function passTrace(header: unknown): RequestTrace | undefined {
   );
 }
 
-/** Starts a request's trace. Records a fraction `ratio`, unless `followsClient` is set and the client has decided. */
+/** Begins a request's trace. Records a fraction `ratio` of requests, unless the client decides (`followsClient`). */
 export function beginTrace(header: unknown, ratio: number, followsClient = true): RequestTrace {
   const parent = readTraceparent(header);
   const sampled = (followsClient ? parent?.sampled : undefined) ?? Math.random() < ratio;
@@ -62,7 +62,7 @@ function formatTraceparent(traceId: string, spanId: string, sampled: boolean): s
   return `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`;
 }
 
-/** Creates a random id, which is never all zeros, because that would be invalid. */
+/** Creates a random id. It is never all zeros, which would be invalid. */
 function newId(bytes: 8 | 16): string {
   const id = randomBytes(bytes);
   id[0] = (id[0] ?? 0) | 1;

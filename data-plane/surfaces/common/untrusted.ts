@@ -1,4 +1,4 @@
-/** Own member of an object that a node sent, or undefined. Assumes nothing about types and ignores inherited members. */
+/** A member of an object that a node sent, or undefined. Assumes nothing about types. Inherited members do not count. */
 
 export function member(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null && Object.hasOwn(value, name)

@@ -23,21 +23,21 @@ export interface Usage {
 /** Maximum usage of one request, whatever its node reports. */
 export type UsageBounds = Readonly<Pick<Usage, 'promptTokens' | 'completionTokens'>>;
 
-/** Properties of the node that answered, which bound the usage. */
+/** Facts about the node that answered. They limit the usage that it can report. */
 export interface AnsweringNode {
-  /** Token limit for each choice that was sent to the node. */
+  /** Token limit for each choice, as sent to the node. */
   readonly maxTokens: number;
-  /** Size of the model's context window, or null if unknown. */
+  /** Size of the model's context window in tokens, or null if unknown. */
   readonly windowTokens: number | null;
 }
 
-/** Factor by which an image's tokens may exceed the estimate. Depends on the model; used only if its window is unknown. */
+/** Factor by which a model's tokens for an image may exceed the estimate. Used only if its context window is unknown. */
 const imageFactor = 16;
 
 /** Maximum number of tokens that a model adds to each input. The templates of some rerankers include instructions. */
 const tokensPerInput = { embeddings: 32, rerank: tokensPerPair } as const;
 
-/** Maximum usage of a request. `promptBytes` allows for the template and counts tools twice, so honest engines stay below. */
+/** Maximum usage of a request. Honest engines stay below, because `promptBytes` includes the template and tools twice. */
 export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: AnsweringNode): UsageBounds {
   const { promptBytes, textBytes } = asked;
   if (asked.kind !== 'chat')
@@ -53,7 +53,7 @@ export function usageBounds(asked: AskedFacts, { maxTokens, windowTokens }: Answ
 /** Assumed number of bytes per token when usage is estimated. */
 const bytesPerToken = 4;
 
-/** Usage that a node reports in a response or chunk, limited to `most`. Undefined if it is missing or makes no sense. */
+/** Usage that a node reports in a response or chunk, but at most `most`. Undefined if it is missing or not a number. */
 export function readUsage(value: unknown, most: UsageBounds): Usage | undefined {
   const reportedPrompt = integer(member(value, 'prompt_tokens'));
   if (reportedPrompt === undefined) return undefined;
@@ -90,7 +90,7 @@ export interface Output {
   readonly toolCalls?: readonly { readonly arguments: string }[] | undefined;
 }
 
-/** Number of UTF-8 bytes in the output, for estimates. The parts of a stream add up to the number for all the output. */
+/** Number of UTF-8 bytes in the output, for estimates. The numbers for the parts of a stream add up to that for the whole. */
 export function outputBytes({ content, reasoning, refusal, toolCalls }: Output): number {
   let bytes = 0;
   if (content) bytes += Buffer.byteLength(content);

@@ -7,7 +7,7 @@ import { harmlessName, pathText } from './json-path.ts';
 
 type Path = readonly PropertyKey[];
 
-/** Builds the refusal of the field at `path`, with a text such as `messages[2].content: is required`. */
+/** Builds the refusal of the field at `path`. Its message is such as `messages[2].content: is required`. */
 export function shapeRefusal(
   path: Path,
   rule: string,
@@ -17,7 +17,7 @@ export function shapeRefusal(
   return new Refusal(cause, name === '' ? `the body ${rule}` : `${name}: ${rule}`);
 }
 
-/** Returns the parsed fields of a body. Throws a refusal for the first fault that the schema finds. */
+/** Returns the fields of a body, parsed by the schema. Throws a refusal for the first fault that the schema finds. */
 export function parseFields<Schema extends z.ZodType>(schema: Schema, given: unknown): z.output<Schema> {
   const parsed = schema.safeParse(given, { reportInput: true });
   if (parsed.success) return parsed.data;
@@ -45,7 +45,7 @@ function describe(issue: z.core.$ZodIssue, outer: Path): FieldFault {
   return { path, rule: describeRule(issue) };
 }
 
-/** Whether the input counts as absent. A field that is `null` does, but not an element of a list. */
+/** Whether the input counts as absent. A member that is null counts as absent, but an element of a list does not. */
 function isAbsent(input: unknown, path: Path): boolean {
   return input === undefined || (input === null && typeof path.at(-1) === 'string');
 }
@@ -57,7 +57,7 @@ function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFa
   const faults = issue.errors.flatMap(([first]) => (first === undefined ? [] : [describe(first, path)]));
   const most = Math.max(...faults.map(reach));
   const best = faults.filter((fault) => fault.path.length > path.length && reach(fault) === most);
-  // If a branch accepted the type of the value, report the fault that this branch found.
+  // Prefer the fault of a branch that accepts the value's type, because that fault says more than a wrong type.
   const one = best.find(({ rule }) => !rule.startsWith(typeRule)) ?? best[0];
   if (one?.rule.startsWith(typeRule)) {
     const types = new Set(best.map(({ rule }) => rule.slice(typeRule.length)));
@@ -78,7 +78,7 @@ function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFa
   };
 }
 
-/** Measures how far into the value a fault is: first by depth, then by its index in a list. */
+/** Measures how far into the value a fault is: by its depth, and then by its index in a list. */
 function reach({ path }: FieldFault): number {
   const last = path.at(-1);
   return path.length + (typeof last === 'number' ? 1 - 1 / (last + 2) : 0);
@@ -92,7 +92,7 @@ function typeName(issue: z.core.$ZodIssueInvalidType): string {
 function describeRule(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
-      // Messages that begin with "Invalid input" are Zod's own. Messages from our schemas are used as they are.
+      // Replace Zod's own messages, which begin with "Invalid input". Messages from this project's schemas stay as they are.
       return issue.message.startsWith('Invalid input') ? `${typeRule}${typeName(issue)}` : issue.message;
     case 'invalid_value':
       if (!issue.message.startsWith('Invalid')) return issue.message;

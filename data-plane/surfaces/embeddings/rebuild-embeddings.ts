@@ -56,7 +56,7 @@ const bytesPerNumber = 4;
 function readVector(value: unknown): readonly number[] {
   const vector = typeof value === 'string' ? fromBase64(value) : value;
   if (!Array.isArray(vector) || vector.length === 0) throw malformedAnswer('an embedding is not a list');
-  // Refuse the request instead of blaming the node. Every node gives this result for the input, so a retry would not help.
+  // Refuse the request, and do not blame the node: every node gives this result, so a retry would not help.
   if (vector.some(isNotANumber)) throw new Refusal('rejected', notANumber);
   if (!vector.every(isFloat)) throw malformedAnswer('an embedding is not a list of numbers');
   return vector;
@@ -78,7 +78,7 @@ function isFloat(value: unknown): value is number {
 /** Decodes base64 to 32-bit floats, or returns undefined if it is invalid. The format is little-endian on every machine. */
 function fromBase64(value: string): readonly number[] | undefined {
   const bytes = Buffer.from(value, 'base64');
-  // The decoder skips invalid characters. Encode the bytes again to find out whether it skipped any.
+  // Encode the bytes again to find out whether the decoder skipped invalid characters.
   if (bytes.length % bytesPerNumber !== 0 || bytes.toString('base64') !== value) return undefined;
   return Array.from({ length: bytes.length / bytesPerNumber }, (_, at) =>
     bytes.readFloatLE(at * bytesPerNumber),

@@ -19,7 +19,7 @@ interface Call {
   readonly id: string;
   readonly name: string;
   readonly input: ToolInput;
-  /** Part of the input that the client has not received yet. */
+  /** Part of the tool call's input that the client has not received yet. */
   waiting: string;
 }
 
@@ -33,7 +33,7 @@ const emptyBlocks = {
 export class ContentBlocks {
   readonly #showsThinking: boolean;
   readonly #memory: MemoryBudget;
-  /** Accounts for the text held since the first tool call. Undefined before that call, while text passes through at once. */
+  /** Charges for the text held since the first tool call. Undefined before, because text then passes through at once. */
   #held: HeldText | undefined;
   readonly #calls: Call[] = [];
   #current = 0;
@@ -51,7 +51,7 @@ export class ContentBlocks {
     return this.#calls.length > 0;
   }
 
-  /** Returns the frames added since the method was last called. */
+  /** Returns the frames that were added since the last call of this method. */
   take(): string[] {
     const frames = this.#frames;
     this.#frames = [];
@@ -86,12 +86,12 @@ export class ContentBlocks {
     this.#writeCalls(false);
   }
 
-  /** Ends the content. `cut` means that the token limit was reached. Throws `NodeFailure` if a call's input is invalid. */
+  /** Ends the content. `cut` says whether the token limit was reached. Throws `NodeFailure` if a call's input is invalid. */
   finish(cut: boolean): void {
     for (const { input } of this.#calls) input.value(cut);
     this.#writeCalls(true);
     for (const { kind, text } of this.#late) {
-      // Skip line breaks that templates leave after a tool call.
+      // Skip text of nothing but line breaks, which templates leave after a tool call.
       if (text.trim() !== '') this.#write(kind, text);
     }
     this.#close();
@@ -137,7 +137,7 @@ export class ContentBlocks {
 
   #close(): void {
     if (this.#open === undefined) return;
-    // Some clients drop reasoning without a signature when they send it back.
+    // Send an empty signature, because some clients drop reasoning without a signature when they send it back.
     if (this.#open === 'thinking') this.#delta({ type: 'signature_delta', signature: '' });
     this.#frames.push(eventFrame('content_block_stop', { index: this.#index }));
     this.#open = undefined;

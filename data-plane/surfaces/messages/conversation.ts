@@ -74,7 +74,7 @@ function joinTurns(system: Instructions | undefined, turns: readonly Turn[]): Me
       'content',
     ]);
     const last = joined[joined.length - 1];
-    // Blocks of turns with the same role have the same types, as the schema ensures.
+    // The schema ensures that blocks of turns with the same role have the same types.
     if (last?.role === turn.role) (last.blocks as typeof blocks).push(...blocks);
     else joined.push({ role: turn.role, blocks } as MergedTurn);
   }
@@ -137,7 +137,7 @@ function assistantMessage(blocks: readonly BlockWithPath<AssistantBlock>[]): Ass
   const calls: ToolCall[] = [];
   for (const { block, path } of blocks) {
     if (block.type === 'thinking') {
-      // Reasoning that was not shown to the client comes back as an empty block.
+      // Skip an empty block, which is reasoning that was not shown to the client.
       if (block.thinking !== '') thoughts.push(block.thinking);
     } else if (block.type === 'tool_use') {
       const called = { name: block.name, arguments: writeJson(block.input) };
@@ -159,7 +159,7 @@ function joinTexts(texts: readonly string[]): string {
   return texts.join('\n\n');
 }
 
-/** Returns a single text as a string, because templates of text models do not support lists of parts. */
+/** Returns a single text as a string, because the templates of some text models do not support lists of parts. */
 function simplest<P extends ChatPart>(parts: P[]): string | P[] {
   const [first, ...others] = parts;
   return first?.type === 'text' && others.length === 0 ? first.text : parts;

@@ -25,7 +25,7 @@ const stopReasons: Readonly<Record<FinishReason, StopReason>> = {
   content_filter: 'refusal',
 };
 
-/** Determines why an answer stopped. Two engines name the stop sequence in `choice`, the node's own choice. */
+/** Determines why an answer stopped. `choice` is the node's own choice, in which two engines name the stop sequence. */
 export function toStop(finish: FinishReason, choice: unknown, stopSequences: readonly string[]): Stop {
   const reason = stopReasons[finish];
   if (reason !== 'end_turn') return { stop_reason: reason, stop_sequence: null };
@@ -44,7 +44,7 @@ export interface MessageParts {
 
 const nothingUsed: Usage = { promptTokens: 0, completionTokens: 0 };
 
-/** Usage at the end of a stream. Cached prompt tokens are listed separately; the sum of both parts is recorded. */
+/** Usage at the end of a stream. Cached prompt tokens are listed separately; usage rows contain the sum. */
 export function deltaUsage({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {
   const cached = cachedTokens ?? 0;
   return {

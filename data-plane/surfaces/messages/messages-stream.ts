@@ -50,7 +50,7 @@ export class MessagesWriter implements StreamWriter {
     if (finish === undefined) return;
     this.#blocks.finish(finish === 'length');
     const { stopSequences } = this.#context;
-    // Parse the event again, once per stream, because only the engine's own members name the stop sequence.
+    // Parse this one event again, because only the engine's own members name the stop sequence.
     const choice = stopSequences.length === 0 ? undefined : finishedChoice(data);
     this.#stop = toStop(finish, choice, stopSequences);
   }

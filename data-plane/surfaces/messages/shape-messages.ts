@@ -27,7 +27,7 @@ export interface MessagesContext {
   readonly stopSequences: readonly string[];
 }
 
-/** Maximum length of a stop sequence that a response can name. It bounds the context; nodes also get longer sequences. */
+/** Maximum length of a stop sequence that a response can name, to bound the context. Nodes also get longer ones. */
 const stopSequenceCharactersMax = 1024;
 
 /** Validates a request for a message. Throws `UnsupportedShapeError` with the JSON path of the first unsupported field. */
@@ -133,7 +133,7 @@ interface Thought {
   readonly budgetTokens: number | undefined;
 }
 
-/** Reads the settings for reasoning. The type `adaptive` sets nothing, because models decide for themselves by default. */
+/** Reads the settings for reasoning. The type `adaptive` adds none, because models decide for themselves by default. */
 function readThinking({ thinking, output_config: output }: PromptFields): Thought {
   if (thinking?.type === 'disabled')
     return { effort: 'none', effortPath: ['thinking'], budgetTokens: undefined };
@@ -149,7 +149,7 @@ function callsOneAtATime({ tools, tool_choice: choice }: PromptFields): boolean 
   return choice.disable_parallel_tool_use === true;
 }
 
-/** Converts the tool choice for a node. Without tools there is no choice, and engines then refuse even the default. */
+/** Converts the tool choice for a node. Returns none without tools, because engines then refuse even the default. */
 function toToolChoice({ tools, tool_choice: choice }: PromptFields): ToolChoice | undefined {
   if (choice === undefined) return undefined;
   if (choice.type === 'auto' || choice.type === 'none') return tools === undefined ? undefined : choice.type;

@@ -15,7 +15,7 @@ export function rebuildRerank(
   { inputs, topN, documents }: RerankContext,
 ): RebuiltBody {
   refuseError(answer);
-  // SGLang sends the list itself, not an object that contains it.
+  // Accept a list without an object around it, which SGLang sends.
   const entries: unknown = Array.isArray(answer) ? answer : member(answer, 'results');
   if (!Array.isArray(entries) || entries.length !== inputs)
     throw malformedAnswer('it does not contain one score for each document');
@@ -40,7 +40,7 @@ export function rebuildRerank(
       model,
       results,
       usage: { prompt_tokens: promptTokens, total_tokens: promptTokens },
-      // Clients for Cohere's format require this member, although it is empty.
+      // Add this member although it is empty, because clients for Cohere's format require it.
       meta: {},
     },
     usage: { ...usage, completionTokens: 0 },

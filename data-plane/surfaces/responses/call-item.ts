@@ -24,7 +24,7 @@ export class CallItem {
   readonly #custom: CustomInput | undefined;
   readonly #function = new ToolInput();
   #text = '';
-  /** Part of the input that the client has not received yet. */
+  /** Part of the call's input that the client has not received yet. */
   #waiting = '';
   #place: ItemPlace | undefined;
   #head = '';
@@ -43,7 +43,7 @@ export class CallItem {
     return this.#place !== undefined;
   }
 
-  /** Adds text to the input. Throws `NodeFailure` if the input is invalid. */
+  /** Adds text to the call's input. Throws `NodeFailure` if the input is invalid. */
   add(text: string): void {
     this.#grow((this.#custom ?? this.#function).add(text));
   }
@@ -61,7 +61,7 @@ export class CallItem {
     this.#waiting = '';
   }
 
-  /** Ends the input. Throws `NodeFailure` if it is incomplete or invalid. */
+  /** Ends the call's input. Throws `NodeFailure` if the input is incomplete or invalid. */
   complete(): void {
     if (this.#custom !== undefined) this.#grow(this.#custom.end());
     else this.#function.value(false);

@@ -8,27 +8,27 @@ import { parseText } from '../common/answer-json.ts';
 import { noArguments } from '../common/chat-parts.ts';
 import { NodeFailure } from '../common/node-failure.ts';
 
-/** Maximum length of the input, all of which must be held, because a node may stream for as long as it likes. */
+/** Maximum length of the input. All of the input must be held, and a node may stream for as long as it likes. */
 const charactersMax = 4 * 1024 * 1024;
 
 const opening = '{"input":"';
-/** Positions in `opening` at which JSON allows white space. */
+/** Positions in `opening` at which JSON allows white space to be inserted. */
 const gaps: readonly number[] = [0, 1, 8, 9];
-/** Maximum length of white space in `opening`, because some models write white space in an endless loop. */
+/** Maximum number of blanks in `opening`, because some models write white space in an endless loop. */
 const blanksMax = 4 * 1024;
 
 /** Matches all complete characters and escapes at the start of a text. */
 const wholeCharacters = /^(?:[^"\\]+|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/;
 const halfPair = /^\\u[dD][89abAB][0-9a-fA-F]{2}$/;
 const halfPairCharacters = 6;
-/** Maximum length of text that may still be undecoded: an escaped high surrogate and an incomplete escape. */
+/** Maximum length of text that cannot be decoded yet: an escaped high surrogate and an incomplete escape. */
 const undecodedMax = 2 * halfPairCharacters - 1;
 /** Matches control characters, which models write without the escapes that JSON requires. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON has them escaped only.
 const control = /[\u0000-\u001f]/g;
 
 export class CustomInput {
-  /** Form of the input. An `opening` may become a `member`: text after `{"input":"`. An `object` is parsed once complete. */
+  /** Form of the input. An `opening` may become a `member`, the text after `{"input":"`. An `object` is parsed at its end. */
   #form: 'opening' | 'object' | 'text' | 'member' | 'closed' = 'opening';
   #pending = '';
   #length = 0;
@@ -107,7 +107,7 @@ export class CustomInput {
   }
 }
 
-/** Removes an escaped high surrogate at the end of a text, unless its backslash is itself escaped. */
+/** Removes an escaped high surrogate at the end of a text, unless the escape's backslash is itself escaped. */
 function withoutHalfPair(text: string): string {
   const start = text.length - halfPairCharacters;
   if (!halfPair.test(text.slice(-halfPairCharacters))) return text;

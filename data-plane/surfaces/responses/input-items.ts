@@ -47,13 +47,13 @@ class Turn {
   readonly thoughts: string[] = [];
   readonly texts: string[] = [];
   readonly calls: ToolCall[] = [];
-  /** Paths, in the caller's body, of the calls that have no output yet, by call id. */
+  /** Paths, in the caller's body, of the tool calls that have no output yet, by call id. */
   readonly open = new Map<string, Path>();
   readonly outputs: ChatMessage[] = [];
-  /** The user's messages that must follow the outputs: those sent before the last output, and images in outputs. */
+  /** User messages that must follow the calls' outputs: those sent before the last output, and images in outputs. */
   readonly later: ChatMessage[] = [];
 
-  /** Whether another item by the assistant still belongs to this turn. */
+  /** Whether a further item by the assistant would still belong to this turn. */
   get isOpen(): boolean {
     return this.outputs.length === 0 || this.open.size > 0;
   }
@@ -167,7 +167,7 @@ class ItemReader {
     });
   }
 
-  /** Adds a call's output. Tool messages cannot contain images, so images follow the outputs in a user message. */
+  /** Adds a call's output. Its images follow in a user message, because tool messages cannot contain images. */
   #output({ call_id: id, output }: OutputItem, path: Path): void {
     const turn = this.#turn;
     if (turn?.open.delete(id) !== true)
@@ -181,14 +181,14 @@ class ItemReader {
     if (images.length > 0) turn.later.push({ role: 'user', content: images });
   }
 
-  /** Returns the decrypted reasoning, or else its plain text. Without either, the text is empty and the reasoning is lost. */
+  /** Returns the decrypted reasoning, or else its plain text. If both are missing, returns an empty text. */
   #thoughtsOf({ encrypted_content: sealed, content, summary }: ReasoningItem): string {
     const opened =
       sealed === undefined || this.#sealKey === undefined ? undefined : openThoughts(sealed, this.#sealKey);
     return opened ?? joinTexts((content ?? summary ?? []).map(({ text }) => text));
   }
 
-  /** Converts content. A single text becomes a string, because templates of text models do not support lists of parts. */
+  /** Converts content. Returns a single text as a string, because templates of text models do not support lists of parts. */
   #userContent(content: UserContent, path: Path): string | ChatPart[] {
     if (typeof content === 'string') return content;
     const parts = content.map((part, index): ChatPart => {

@@ -13,11 +13,11 @@ import type {
 } from '../../../schemas/api/responses-items.ts';
 import { shapeRefusal } from '../common/validate.ts';
 
-/** The caller's name for a tool, if a node knows the tool by another name or in another form. */
+/** The caller's name for a tool that a node knows by another name or in another form. */
 export interface CalledAs {
   readonly name: string;
   readonly namespace?: string;
-  /** Set if the input of the tool is a text instead of JSON arguments. */
+  /** Set if the tool's input is a text instead of JSON arguments. */
   readonly isCustom?: true;
 }
 
@@ -35,7 +35,7 @@ const functionsMax = 1000;
 const nameCharactersMax = 64;
 const hashCharacters = 8;
 
-/** Name of a tool for nodes, made of namespace and name. If too long, it is cut and ends in a hash of the whole name. */
+/** Name of a tool for nodes, made of namespace and name. If it is too long, a hash of the whole name replaces its end. */
 export function nodeName(name: string, namespace: string | undefined): string {
   if (namespace === undefined) return name;
   const whole = `${namespace}__${name}`;
@@ -44,7 +44,7 @@ export function nodeName(name: string, namespace: string | undefined): string {
   return `${whole.slice(0, nameCharactersMax - hashCharacters - 1)}_${hash}`;
 }
 
-/** Arguments for a node in place of a custom tool's text. */
+/** Arguments in which a node gets the text of a call to a custom tool. */
 export function customArguments(input: string): string {
   return JSON.stringify({ input });
 }
@@ -66,7 +66,7 @@ export function offeredTools({ tools, tool_choice: choice }: ResponsesFields): O
   for (const [index, tool] of (tools ?? []).entries()) {
     if (tool.type === 'function' || tool.type === 'custom') add(tool, ['tools', index]);
     else if (tool.type === 'namespace')
-      // Only the first tool of a namespace carries the namespace's description, so that the model reads it once.
+      // Put the namespace's description only into its first tool, so that the model reads it once.
       for (const [at, inner] of tool.tools.entries())
         add(inner, ['tools', index, 'tools', at], tool.name, at === 0 ? tool.description : undefined);
   }
@@ -127,7 +127,7 @@ function functionTool(tool: OwnTool, name: string, about: string | undefined): F
   };
 }
 
-/** Asks the model to follow the grammar, because no engine can enforce a grammar within a tool call. */
+/** Text that asks the model to follow the grammar, because no engine can enforce a grammar within a tool call. */
 function grammarText(format: Extract<OwnTool, { type: 'custom' }>['format']): string | undefined {
   if (format?.type !== 'grammar') return undefined;
   return `The input must match this ${format.syntax} grammar:\n${format.definition}`;

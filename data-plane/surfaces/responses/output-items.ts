@@ -14,11 +14,11 @@ import { sealThoughts } from './sealed-thoughts.ts';
 import type { ResponsesContext } from './shape-responses.ts';
 import { type ItemPlace, TextItem, type TextKind, textKinds } from './text-item.ts';
 
-/** Maximum length of a response's text, all of which must be held, because the last event repeats it. */
+/** Maximum length of a response's text. All of the text must be held, because the last event repeats it. */
 const charactersMax = 4 * 1024 * 1024;
 /** Memory for an item or a part in addition to its text, counted in characters. */
 const partCharacters = 1024;
-/** Number of events at the end that repeat the text: the ends of the text, its part, its item and the response. */
+/** Number of events at a stream's end that repeat the text: the ends of the text, its part, its item and the response. */
 const endEvents = 4;
 
 const noLogprobs: readonly ResponseLogprob[] = [];
@@ -85,7 +85,7 @@ export class OutputItems {
   finish(finish: FinishReason): readonly object[] {
     this.#options.held?.repeat(endEvents);
     this.#finishCalls(finish === 'length');
-    // Skip line breaks that templates leave after a tool call.
+    // Skip text of nothing but line breaks, which templates leave after a tool call.
     for (const { kind, text } of this.#late) if (text.trim() !== '') this.#write(kind, text, noLogprobs);
     // Add an empty message, because agents treat a response without a message or call as missing and repeat the request.
     if (!this.#hasMessage && this.#items.every((item) => !('call_id' in item)))
@@ -131,7 +131,7 @@ export class OutputItems {
     }
   }
 
-  /** Finishes the calls. `isCut` means that the token limit was reached, so a last, incomplete call stays unfinished. */
+  /** Finishes the calls. If `isCut` is true, the token limit was reached, so a last, incomplete call stays unfinished. */
   #finishCalls(isCut: boolean): void {
     for (let call = this.#calls[this.#current]; call !== undefined; call = this.#calls[this.#current]) {
       if (isCut && !call.isWhole) {

@@ -14,12 +14,12 @@ export class ResponseEvents {
     this.#frames.push(`${head}${response}}\n\n`);
   }
 
-  /** Adds a delta, the most common event. `head` is the constant start that all deltas of a text share. */
+  /** Adds a delta, the most frequent event. `head` is the constant start that all deltas of the same text have. */
   addDelta(head: string, delta: string): void {
     this.#frames.push(`${head}${this.#next++},"delta":${JSON.stringify(delta)}}\n\n`);
   }
 
-  /** Returns the frames added since the method was last called. */
+  /** Returns the frames that were added since the last call of this method. */
   take(): string[] {
     const frames = this.#frames;
     this.#frames = [];

@@ -33,7 +33,7 @@ test('a forged, cut or changed seal does not open, and never throws', () => {
       const place = at + 4;
       const changed = given.slice(0, place) + other + given.slice(place + 1);
       const opened = openThoughts(changed, key);
-      // A changed text may still open, because the last base64 character can contain bits that belong to no byte.
+      // A changed text may still be decrypted, because its last base64 character can contain bits that belong to no byte.
       expect(opened === undefined || opened === 'thought of something').toBe(true);
       if (Buffer.from(changed.slice(4), 'base64url').equals(Buffer.from(given.slice(4), 'base64url'))) return;
       expect(opened).toBeUndefined();

@@ -4,14 +4,14 @@
  */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 
-/** Maximum size of reasoning to encrypt. Longer reasoning is left out, because a part of it could not be decrypted. */
+/** Maximum size in bytes of reasoning to encrypt. Longer reasoning is left out, because no part of it could be decrypted. */
 export const sealedBytesMax = 256 * 1024;
 
 const cipher = 'aes-256-gcm';
 const prefix = 'hg1.';
 const nonceBytes = 12;
 const tagBytes = 16;
-/** Maximum length of encrypted reasoning. Base64 uses four characters for three bytes. */
+/** Maximum length of encrypted reasoning in characters. Base64 uses four characters for three bytes. */
 const sealedCharactersMax = prefix.length + Math.ceil(((nonceBytes + tagBytes + sealedBytesMax) * 4) / 3);
 
 /** Encrypts reasoning with a key of 32 bytes in base64url. Returns undefined if the text is too long. */

@@ -19,7 +19,7 @@ export interface ResponsesContext {
   readonly sealKey: string | undefined;
 }
 
-/** Maximum length of instructions, tools or a schema that a response repeats. It bounds what is kept per request. */
+/** Maximum length of the instructions, tools or schema that a response repeats, because they are kept for each request. */
 const repeatedCharactersMax = 32 * 1024;
 
 /** Validates a request. Throws `UnsupportedShapeError` with the JSON path of the first unsupported field. */
@@ -33,7 +33,7 @@ export function shapeResponses(
   return {
     asked: toChat(fields, offered, sealKey),
     context: {
-      // Remove line breaks, which only occur between values, because strings escape them.
+      // Remove line breaks. All of them are between values, because strings escape theirs.
       repeated: writeJson(repeatedMembers(fields, given['metadata']))
         .slice(1, -1)
         .replace(/[\r\n]/g, ' '),
@@ -104,7 +104,7 @@ function chatFormat(format: Format): ChatBody['response_format'] {
   return { type, json_schema: schema };
 }
 
-/** Members of the request that a response repeats. A member that the request left out has the API's default. */
+/** Members of the request that a response repeats, with the API's default for each that the request left out. */
 function repeatedMembers(fields: ResponsesFields, metadata: unknown): object {
   const { text, reasoning } = fields;
   return {

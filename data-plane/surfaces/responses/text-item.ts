@@ -5,7 +5,7 @@ export type TextKind = 'summary_text' | 'output_text' | 'refusal';
 
 interface KindRow {
   readonly item: 'reasoning' | 'message';
-  /** Names that the events use for this kind of text, for the index of its part and for the member that contains the text. */
+  /** Names that the events use for this kind of text, for its part's index, and for the member that contains the text. */
   readonly partEvent: string;
   readonly textEvent: string;
   readonly place: string;
@@ -60,7 +60,7 @@ export class TextItem {
     });
   }
 
-  /** Whether the part that is being written is of this kind. */
+  /** Whether the part that is being written contains text of this kind. */
   has(kind: TextKind): boolean {
     return this.#part?.kind === kind;
   }
@@ -75,7 +75,7 @@ export class TextItem {
     } else if (text !== '') this.#events?.addDelta(part.head, text);
   }
 
-  /** Text of the part that is being written. Reasoning has one part, so this is all of it. */
+  /** Text of the part that is being written. Reasoning has only one part, so this is then all of its text. */
   get text(): string {
     return this.#part?.text ?? '';
   }
