@@ -69,10 +69,7 @@ export class EffectGuard {
     context.onCommits((commits) => this.#note(commits));
   }
 
-  /**
-   * Judges a command by its effect, or returns undefined if there is nothing to judge. Throws `GuardRefused` if it is
-   * harmful.
-   */
+  /** Judges a command, or returns undefined if there is nothing to judge. Throws `GuardRefused` if its effect is harmful. */
   async check(command: GuardedCommand): Promise<CheckedEffect | undefined> {
     const planned = await this.#planned(command);
     if (planned === undefined || !mayRefuse(planned.events)) return undefined;

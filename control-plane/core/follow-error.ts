@@ -1,4 +1,4 @@
-/** Converts errors from following the log to command errors, whose `next` tells an operator how the replica can recover. */
+/** Converts errors from following the log to command errors. If the fold has stopped, `next` says to restart the replica. */
 import { LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import {
   DatabaseBusy,

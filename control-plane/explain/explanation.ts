@@ -151,7 +151,7 @@ function withoutActor({ position, type, at }: Because): Because {
   return { position, type, at };
 }
 
-/** Finds the answer before the deciding events, if rules alone determined it, because past load is not recorded. */
+/** Finds the answer before the deciding events, if rules alone determined it: past load and failures are not recorded. */
 async function answerBefore(
   explainer: Explainer,
   { question, decision: { seq: at, verdict: now, steps }, record, view }: ToExplain,
