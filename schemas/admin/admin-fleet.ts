@@ -34,7 +34,7 @@ import {
 import { bodySchemas, pathSchemas } from './commands.ts';
 import { effectRequestSchema, effectSchema } from './effect.ts';
 
-/** Longest wait in seconds. After about 60 s, which is less, a silent gateway that fences counts as confirmed. */
+/** Longest wait in seconds. It exceeds the roughly 60 s after which a silent gateway that fences counts as confirmed. */
 const waitSecondsMax = 75;
 const gatewayParams = z.object({ name: z.string().min(1).max(200) });
 

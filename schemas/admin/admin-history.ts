@@ -106,7 +106,7 @@ export const historyRows = {
       why: z.string().optional(),
       command: z.string(),
       events: z.array(listedEventSchema),
-      /** Changes to rows of the state that the commit made. */
+      /** Changes that the commit made to rows of the state. */
       changes: z.array(rowChangeSchema),
     }),
   }),

@@ -39,7 +39,7 @@ function choice<
   return { kind: 'choice', values, shown } as const;
 }
 
-/** Age in seconds of the last proof that its state is fresh, at which a gateway with the policy `fence` stops serving. */
+/** Age of a gateway's last freshness proof, in seconds, at which the policy `fence` makes the gateway stop serving. */
 export const fencedSeconds = 45;
 
 export const gatewayMembers = {

@@ -67,7 +67,7 @@ function notInPlan(organisation: string | null): Refusal {
   );
 }
 
-/** Refusal for an organisation without a tier or suspended. It may not use any model, even on its own nodes and stacks. */
+/** Refusal for an organisation that is suspended or has no tier, so it may use no model, even on its nodes and stacks. */
 export function withoutPlan(
   cause: Exclude<CauseWithType<'ModelNotInPlanError'>, 'model not in plan'>,
 ): Refusal {

@@ -50,7 +50,7 @@ const placeOf = ({ facts }: Step): PlaceKey => String(facts['place']) as PlaceKe
 const said: Describe = ({ cause }) =>
   plain((cause && causes[cause].says) ?? 'refused for a cause that this build does not know');
 
-/** Explains a refusal before any rule. A playground call's cause may belong to another step, so its text is general. */
+/** Explains a refusal from before the rules. Playground calls may have causes of other steps, so their text is general. */
 export const unread: Describe = (step, of) => {
   if (step.cause !== undefined && causes[step.cause].step === 'http') return said(step, of);
   return plain(

@@ -43,7 +43,7 @@ export interface DialectTable {
   readonly closesAfterStream: boolean;
   /** Error texts that mean that the prompt is too long. A capture group, if any, contains the context window in tokens. */
   readonly contextErrors: readonly RegExp[];
-  /** Error texts, by the capability whose lack they report. */
+  /** Error texts that report a missing capability, by capability. */
   readonly inabilities: Readonly<Partial<Record<Inability, RegExp>>>;
 
   /** Whether the engine accepts `max_completion_tokens` and prefers it to `max_tokens`. */

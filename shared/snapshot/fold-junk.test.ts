@@ -84,7 +84,7 @@ const bent = fc
     if (extra) Object.defineProperty(data, extra[0], { value: extra[1], enumerable: true });
     return { type: type as string, data: data as unknown };
   });
-/** Events whose extra or odd fields a schema may accept, each filled up to the allowed maximum. */
+/** Events with odd fields that a schema may accept, each field filled up to the allowed maximum. */
 const brim: fc.Arbitrary<{ type: string; data: unknown }> = fc
   .tuple(oddTexts, oddTexts, oddNumbers, fc.nat({ max: 5 }))
   .map(([a, b, n, which]) => {

@@ -68,7 +68,7 @@ export class FoldMetrics {
     }).series({});
   }
 
-  /** Records a folded slice. `isLive` means that the fold had reached the log's end, so ages are propagation times. */
+  /** Records a folded slice. `isLive` means that the fold was at the log's end, so a commit's age is its propagation time. */
   folded(commits: readonly Commit[], seconds: number, isLive: boolean): void {
     this.#apply.observe(seconds);
     for (const { at, events } of commits)

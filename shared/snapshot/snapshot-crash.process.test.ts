@@ -75,7 +75,7 @@ const continuedAt = new Map<number, number>();
 let statements = 0;
 /** Number of statements from one that is tried to the next. In the nightly run, every statement is tried. */
 const distance = Math.ceil(80 / runs({ fast: 10, full: 10 }));
-/** Number of tried copies for each real kill, of which there are fewer because each starts a process. */
+/** Number of copies tried for each real kill. Real kills are fewer, because each of them starts a process. */
 const copiesOfKill = 10;
 
 beforeAll(async () => {

@@ -28,7 +28,7 @@ interface PendingAppend {
 }
 
 interface Producer {
-  /** Epoch of the partition in which this connection was checked. */
+  /** Value of the partition's `epoch` when this connection was checked. */
   readonly epoch: number;
   readonly connection: KafkaConnection;
   readonly replicas: number;
