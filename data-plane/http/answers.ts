@@ -40,7 +40,7 @@ export function pathOfRefused(packet: Buffer | undefined): string {
   return targetPath(requestLine.exec(packet?.toString('latin1', 0, headerBytesMax) ?? '')?.[1]);
 }
 
-/** Value of a header that may contain a key. Empty counts as absent. Joined repeated headers never make a valid key. */
+/** Value of a header that may contain a key. Empty counts as absent. If the header is repeated, no valid key results. */
 export function credentialHeader({ rawHeaders }: ParsedRequest, name: string): string | undefined {
   let found: string | undefined;
   for (let i = 0; i < rawHeaders.length; i += 2) {

@@ -94,7 +94,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
     // Node pauses rate-limited connections when it accepts them, and pauses TLS connections once more, so resume them.
     socket.resume();
   };
-  // Allow half-open connections only without TLS. Over TLS, a reset before the first read causes no error: they would leak.
+  // Allow half-open connections only without TLS: over TLS, a reset before the first read would go unnoticed.
   const server: Server = certificate
     ? createTlsServer({
         noDelay: true,

@@ -17,7 +17,7 @@ import { limitKey, OwnLimit, type OwnState } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
 import { cutOffMs, StandingShare } from './standing-share.ts';
 
-/** Longest time in ms between two records. Less urgent changes wait for the next record, because each is costly to read. */
+/** Longest time in ms between two records. Changes that can wait do so, because each record is costly to read. */
 const quietMsMax = 1000;
 /** Silence in ms after which a process that held all the room in the limits loses it, no longer using it (`cutOffMs`). */
 const silentMs = 2500;

@@ -54,8 +54,7 @@ export class ExchangeFile {
       this.#wanted = undefined;
       const part = `${this.#path}.part`;
       try {
-        // Remove what an earlier process left, or a symbolic link. This process has locked the folder, so no other writes
-        // here.
+        // Remove what an earlier process left, or a symbolic link. No other process writes to a locked data folder.
         await rm(part, { force: true });
         await writeFile(part, JSON.stringify(state), { flag: 'wx', mode: 0o600 });
         await rename(part, this.#path);

@@ -69,7 +69,7 @@ export interface ForwardRequest {
   readonly choose: NodeChooser;
   /** Name of the caller's tier, which is mentioned if the request is refused as too long. */
   readonly tier: string;
-  /** Returns the maximum number of answer tokens (at least 1) that fit into the node's context window. For chats only. */
+  /** Returns the answer's token limit (at least 1), reduced to what fits into the node's context window. For chats only. */
   readonly maxTokensFor: (route: Route) => number;
   readonly client: ClientAnswer;
   /** Header fields of the response to the client, without those that depend on the content type. */

@@ -154,7 +154,7 @@ export class NodeLoad {
     return this.inFlight(other.node) < this.inFlight(one.node) ? other : one;
   }
 
-  /** Candidates to choose from: of many, an even sample, unless all nodes in the sample are ejected. */
+  /** Candidates to choose from: if there are many, an even sample of them, unless all in the sample are ejected. */
   #some<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
     const { length } = candidates;
     if (length <= 2 * sampleSize || this.#ejectedUntilMs <= this.#now()) return this.open(candidates);

@@ -227,6 +227,6 @@ function limitedKindOf({ caller, refusal, operation }: RequestRecord): LimitedKi
     const lists = operation !== undefined && isListing(operation);
     return refusal !== undefined || lists ? 'visitor' : undefined;
   }
-  // A fenced gateway answers any credential with 503. It answers a request without a credential with 401: `unknown`.
+  // A fenced gateway refuses any credential with 503 (`fenced`), and a request without one with 401 (`unknown`).
   return refusal?.cause === 'fenced' ? 'fenced' : 'unknown';
 }

@@ -80,7 +80,7 @@ export async function* requestPages(
 
 /** Maximum number of unsent rows per follower. Further rows are only counted as missed. */
 const pendingMax = 1000;
-/** Interval in ms at which rows are sent. They are batched, because a batch costs as much as a few hundred rows. */
+/** Interval in ms at which rows are sent in batches, because sending a batch costs as much as a few hundred rows. */
 const gatherMs = 400;
 /** Maximum time in ms without a line. A client that receives none for longer knows that the connection is lost. */
 const pulseMs = 2000;

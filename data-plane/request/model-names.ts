@@ -7,7 +7,7 @@ export function isModelName(lookup: Pick<Lookup, 'isCatalogued' | 'isPooled'>, m
   return lookup.isCatalogued(model) || lookup.isPooled(model);
 }
 
-/** Name of the requested model, or an empty string if it may be made up. A request is only routed to a model that exists. */
+/** Name of the requested model, or an empty string if it may be made up. The model of a routed request exists. */
 export function keptModel(
   model: string,
   decision: Decision | undefined,

@@ -115,7 +115,7 @@ export class Publisher {
     outbox.markShipped(shipment);
   }
 
-  /** Waits until there are rows to ship. Must be called in the turn of the event loop in which there were none. */
+  /** Waits until there are rows to ship. Must be called in the turn of the event loop in which there are none. */
   #idle(): Promise<void> {
     return new Promise((resolve) => {
       this.#wake = resolve;

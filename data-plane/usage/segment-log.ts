@@ -74,7 +74,7 @@ interface Segment {
   /** Position of the segment's first record. */
   readonly first: number;
   bytes: number;
-  /** Time of its latest record in ms since 1970, or of its last write if an earlier process wrote the segment. */
+  /** Time of the segment's latest record in ms since 1970, or of its last write if an earlier process wrote it. */
   lastMs: number;
   /** Age in ms at the monotonic time `nowMs`. If an earlier process wrote the segment, `nowMs` is set at the first check. */
   ageAt: { nowMs: number | undefined; readonly ageMs: number };

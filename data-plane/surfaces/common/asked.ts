@@ -105,7 +105,7 @@ export type AskedRequest =
 
 export interface NodeTarget {
   readonly servedName: string;
-  /** Maximum number of answer tokens, at least 1, so that they fit into the context window. Only chats use it. */
+  /** Token limit for the answer, reduced to what fits into the context window. At least 1. Only chats use it. */
   readonly maxTokens: number;
   readonly seesImages?: boolean;
   /** Salt that separates the organisation's prompt cache from others on a shared node, if the engine supports salts. */

@@ -66,7 +66,7 @@ export function leastChatTokens(body: ChatPromptFields): number {
     }
     let parts = 0;
     for (const part of message.content) {
-      // Subtract one token per further part: if parts are joined without a space, one token may contain the end of one and the next.
+      // Subtract one token per further part, because one token may contain the end of a part and the start of the next.
       if (part.type === 'text')
         least += Math.max(0, leastMessageTokens(message, part.text) - Math.min(parts++, 1));
       else least += tokensPerImageLeast;
