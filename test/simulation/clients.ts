@@ -8,7 +8,7 @@ import type { Operators } from './operators.ts';
 import type { ClientRequest } from './oracle.ts';
 import type { Referee } from './referee.ts';
 import type { Scheduler } from './scheduler.ts';
-import { models, stacks } from './world.ts';
+import { models, organisations, stacks } from './world.ts';
 
 export interface Exchange {
   readonly request: ClientRequest;
@@ -57,7 +57,11 @@ export class Clients {
     const scheduler = this.#scheduler;
     const { keys } = this.#operators;
     const active = keys.filter(({ isRevoked }) => !isRevoked);
-    const known = scheduler.pick(scheduler.chance(0.85) ? active : keys);
+    const ended = keys.filter(({ isRevoked }) => isRevoked).slice(-2);
+    // One organisation is busy, so that it meets its limits.
+    const busy = active.filter(({ organisation }) => organisation === organisations[0]);
+    const group = scheduler.chance(0.3) ? busy : scheduler.chance(0.75) ? active : ended;
+    const known = scheduler.pick(scheduler.chance(0.9) ? group : keys);
     const invented = scheduler.chance(0.5) ? inventedKey : undefined;
     const own = stacks.filter((_, n) => `org-${1 + (n % 2)}` === known?.organisation);
     const isOfStack = scheduler.chance(own.length > 0 ? 0.5 : 0.1);

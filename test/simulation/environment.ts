@@ -41,10 +41,8 @@ function replaceClocks(scheduler: Scheduler): void {
   });
   replace(globalThis, { Date: SimulatedDate });
   replace(performance, { now: () => scheduler.monotonicMs() });
-  const hrtime = Object.assign(() => [Math.floor(scheduler.monotonicMs() / 1000), 0], {
-    bigint: () => BigInt(Math.round(scheduler.monotonicMs() * 1e6)),
-  });
-  replace(process, { hrtime, uptime: () => scheduler.monotonicMs() / 1000 });
+  replace(process.hrtime, { bigint: () => BigInt(Math.round(scheduler.monotonicMs() * 1e6)) });
+  replace(process, { uptime: () => scheduler.monotonicMs() / 1000 });
 }
 
 class Timer {
@@ -101,7 +99,6 @@ function returnThis(this: object): object {
 type Callback = (...args: unknown[]) => void;
 
 function replaceTimers(scheduler: Scheduler): void {
-  const { sleep } = { sleep: scheduler.sleep.bind(scheduler) };
   const begin =
     (repeats: boolean) =>
     (run: Callback, ms = 1, ...args: unknown[]) =>
@@ -124,11 +121,7 @@ function replaceTimers(scheduler: Scheduler): void {
     ...{ clearTimeout: clear, clearInterval: clear, setImmediate, clearImmediate },
   };
   replace(globalThis, timers);
-  replace(timersPromises, {
-    setImmediate: (value?: unknown) => sleep(0).then(() => value),
-    setTimeout: (ms?: number, value?: unknown) =>
-      new Promise((resolve) => timers.setTimeout(() => resolve(value), ms)),
-  });
+  replace(timersPromises, { setImmediate: () => scheduler.sleep(0) });
   replace(AbortSignal, {
     timeout: (ms: number) => {
       const controller = new AbortController();
@@ -173,8 +166,6 @@ function replaceDisk(scheduler: Scheduler): void {
       later(() => ({ bytesWritten: fs.writeSync(file, bytes, offset, length, position) })),
     truncate: (length: number) => later(() => fs.ftruncateSync(file, length)),
     stat: () => later(() => fs.fstatSync(file)),
-    datasync: () => later(() => undefined),
-    sync: () => later(() => undefined),
     close: () => later(() => fs.closeSync(file)),
   });
   const names = ['rename', 'rm', 'writeFile', 'lstat', 'stat', 'mkdir', 'readdir', 'statfs'];
@@ -244,9 +235,7 @@ class Port extends EventEmitter {
 
   postMessage(message: unknown, moved: readonly ArrayBuffer[] = []): void {
     const copy = structuredClone(message, { transfer: [...moved] });
-    this.#later(() => {
-      this.other?.receive(copy);
-    });
+    this.#later(() => this.other?.receive(copy));
   }
 
   receive(message: unknown): void {

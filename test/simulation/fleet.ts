@@ -7,17 +7,19 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { startAgent } from '../../agent/main.ts';
 import { startControlPlane } from '../../control-plane/main.ts';
+import type { ControlPlaneSettings } from '../../control-plane/settings.ts';
 import { startGateway } from '../../data-plane/main.ts';
 import { defaultForwardSettings } from '../../data-plane/nodes/forward.ts';
+import type { GatewaySettings } from '../../data-plane/settings.ts';
 import { logOpener } from '../../shared/log/open-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { threads } from '../../shared/runtime/worker-thread.ts';
-import { SimNode, type SimNodeOptions } from '../../tools/simulator/sim-node.ts';
+import { SimNode } from '../../tools/simulator/sim-node.ts';
 import type { Journal } from './journal.ts';
 import type { Network } from './network.ts';
 import { Machine, type Scheduler } from './scheduler.ts';
 import { Brokers } from './simulated-log.ts';
-import type { NodePlans } from './world.ts';
+import type { NodePlan, NodePlans } from './world.ts';
 // Loads these modules in advance, because loading them while events run would take a time that does not depend on the seed.
 import '../../control-plane/history/history-thread.ts';
 import '../../data-plane/body-worker/worker.ts';
@@ -29,14 +31,14 @@ const gatewayToken = 'gateway-token-of-the-simulation-1';
 export const stackDomain = 'stacks.test';
 export const sharedHost = 'api.test';
 
-type Close = () => Promise<void>;
+type StartParts = [member: Member, dataDir: string, logger: Logger];
 
 export class Member extends Machine {
   readonly port: number;
   /** Number of starts so far. Each start has a data folder of its own. */
   starts = 0;
-  close: Close | undefined;
-  readonly start: (member: Member, dataDir: string, logger: Logger) => Promise<Close>;
+  close: (() => Promise<void>) | undefined;
+  readonly start: (...parts: StartParts) => Promise<{ close(): Promise<void> }>;
 
   constructor(name: string, port: number, start: Member['start']) {
     super(name);
@@ -77,24 +79,30 @@ export class Fleet {
     this.brokers = new Brokers(options.scheduler);
     threads.areUsed = false;
     logOpener.open = async (_url, { topic }) => this.brokers.open(topic);
-    this.controlPlanes = [1, 2].map((n) => new Member(`control-${n}`, 20_000 + n, startPlane));
+    this.controlPlanes = [1, 2].map(
+      (n) => new Member(`control-${n}`, 20_000 + n, (...args) => startControlPlane(planeSettings(...args))),
+    );
     const planes = this.controlPlanes.map(({ port }) => `http://127.0.0.1:${port}`);
     this.gateways = Array.from(
       { length: options.gateways },
-      (_, n) => new Member(`gateway-${n + 1}`, 21_001 + n, (...args) => startOneGateway(planes, ...args)),
-    );
-    this.nodes = Object.entries(options.nodes).map(
-      ([id, { models, tokensPerSecond }], n) =>
-        new Member(id, 22_001 + n, (member) =>
-          startNode(member, { models, tokensPerSecond }, options.serving),
+      (_, n) =>
+        new Member(`gateway-${n + 1}`, 21_001 + n, (...args) =>
+          startGateway(gatewaySettings(planes, ...args)),
         ),
     );
-    this.agents = Object.entries(options.nodes)
-      .filter(([, { hasAgent }]) => hasAgent)
-      .map(
-        ([node], n) =>
-          new Member(`agent-${node}`, 23_001 + n, (...args) => this.#startAgent(node, planes, ...args)),
-      );
+    this.nodes = Object.entries(options.nodes).map(
+      ([id, plan], n) => new Member(id, 22_001 + n, (member) => startNode(member, plan, options.serving)),
+    );
+    const watched = Object.keys(options.nodes).filter((node) => options.nodes[node]?.hasAgent);
+    this.agents = watched.map(
+      (node, n) =>
+        new Member(`agent-${node}`, 23_001 + n, async ({ port }, _dataDir, logger) => {
+          const token = this.tokens.get(node) ?? '';
+          const settings = { controlPlanes: planes, node, token, engine: this.nodeUrl(node), logger };
+          const listener = { metricsBind: '127.0.0.1', metricsPort: port };
+          return startAgent({ ...settings, ...listener, loadsModels: false, drainTimeoutSeconds: 2 });
+        }),
+    );
   }
 
   get members(): readonly Member[] {
@@ -125,7 +133,8 @@ export class Fleet {
       const logger = this.#logger(member);
       const begin = async (): Promise<void> => {
         try {
-          member.close = await member.start(member, dataDir, logger);
+          const started = await member.start(member, dataDir, logger);
+          member.close = () => started.close();
         } catch (error) {
           journal.note(member.name, `failed to start: ${error}`);
           this.#end(member);
@@ -166,20 +175,6 @@ export class Fleet {
     });
   }
 
-  async #startAgent(
-    node: string,
-    controlPlanes: readonly string[],
-    { port }: Member,
-    _dataDir: string,
-    logger: Logger,
-  ): Promise<Close> {
-    const started = await startAgent({
-      ...{ controlPlanes, node, token: this.tokens.get(node) ?? '', engine: this.nodeUrl(node), logger },
-      ...{ loadsModels: false, metricsBind: listening.bind, metricsPort: port, drainTimeoutSeconds: 2 },
-    });
-    return started.close;
-  }
-
   #logger({ name }: Member): Logger {
     const { journal } = this.#options;
     const write = (line: string): void => journal.log(name, line);
@@ -189,38 +184,23 @@ export class Fleet {
 
 /** Pause between verifications of the snapshot, in ms. With the usual pauses, verification takes a third of a run's time. */
 const verifyPauseMs = 20_000;
-const listening = { bind: '127.0.0.1', metricsPort: 0 } as const;
 
-async function startPlane({ name, port }: Member, dataDir: string, logger: Logger): Promise<Close> {
-  const started = await startControlPlane({
-    ...{
-      logUrl: 'sqlite:simulated',
-      name,
-      dataDir,
-      logger,
-      ...listening,
-      port,
-      operatorToken,
-      gatewayToken,
-      verifyPauseMs,
-    },
-  });
-  return started.close;
+function settings(...[{ name, port }, dataDir, logger]: StartParts) {
+  const listener = { bind: '127.0.0.1', metricsPort: 0, port };
+  return { logUrl: 'sqlite:simulated', name, dataDir, logger, gatewayToken, ...listener };
 }
 
-async function startOneGateway(
-  controlPlanes: readonly string[],
-  { name, port }: Member,
-  dataDir: string,
-  logger: Logger,
-): Promise<Close> {
-  const started = await startGateway({
-    ...{ logUrl: 'sqlite:simulated', name, dataDir, logger, ...listening, port, gatewayToken, controlPlanes },
-    hosts: { shared: new Set([sharedHost]), stackDomain },
-    ...{ stackPorts: [], whenStale: 'fence', connectMs: 2000, forwarding: defaultForwardSettings },
+function planeSettings(...parts: StartParts): ControlPlaneSettings {
+  return { ...settings(...parts), operatorToken, verifyPauseMs };
+}
+
+function gatewaySettings(controlPlanes: readonly string[], ...parts: StartParts): GatewaySettings {
+  return {
+    ...settings(...parts),
+    ...{ controlPlanes, hosts: { shared: new Set([sharedHost]), stackDomain }, stackPorts: [] },
+    ...{ whenStale: 'fence', connectMs: 2000, forwarding: defaultForwardSettings },
     ...{ drainDelaySeconds: 0, drainTimeoutSeconds: 2, intervals: { verifyPauseMs } },
-  });
-  return started.close;
+  };
 }
 
 /** An inference server that reports which prompts it answers. */
@@ -234,16 +214,13 @@ class ServingNode extends SimNode {
   }
 }
 
-async function startNode(
-  { name, port }: Member,
-  options: Pick<SimNodeOptions, 'models' | 'tokensPerSecond'>,
-  serving: Serving,
-): Promise<Close> {
-  const node = new ServingNode({ port, ...options });
+async function startNode({ name, port }: Member, plan: NodePlan, serving: Serving): Promise<SimNode> {
+  const { models, tokensPerSecond } = plan;
+  const node = new ServingNode({ port, models, tokensPerSecond });
   node.onPrompt = (prompt, response) => {
     serving.began(prompt, name);
     response.once('close', () => serving.ended(prompt));
   };
   await node.open();
-  return () => node.close();
+  return node;
 }

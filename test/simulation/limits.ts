@@ -11,8 +11,8 @@ import type { Scheduler } from './scheduler.ts';
  * `edgeMs` of a minute are not counted, because they may have been admitted in the minute before.
  */
 const edgeMs = 50;
-/** Time for which a gateway's fault may affect the limits, in ms: two minutes, and the time until its successor is known. */
-const faultMs = 130_000;
+/** A fault affects minutes that begin this long after it, and requests in flight for twice this time. */
+const faultMs = 15_000;
 
 export interface LimitsOptions {
   readonly scheduler: Scheduler;
@@ -45,12 +45,12 @@ export class Limits {
     const use: Use = this.#uses.get(organisation) ?? { timesMs: [], inFlight: new Map() };
     this.#uses.set(organisation, use);
     use.timesMs.push(nowMs);
-    const fromMs = windowStartMs(organisation, nowMs) + edgeMs;
-    const count = use.timesMs.filter((ms) => ms >= fromMs).length;
-    const rate = this.#bound(organisation, 'requestsPerMinute', 1);
+    const fromMs = windowStartMs(organisation, nowMs);
+    const count = use.timesMs.filter((ms) => ms >= fromMs + edgeMs).length;
+    const rate = this.#bound(organisation, 'requestsPerMinute', 1, nowMs - fromMs + faultMs);
     if (count > rate)
       fail(`${organisation} had ${count} requests in a minute; at most ${rate} may be admitted`);
-    const concurrency = this.#bound(organisation, 'concurrency', 4);
+    const concurrency = this.#bound(organisation, 'concurrency', 4, 2 * faultMs);
     const weight = oracle.states.at(-1)?.models.get(model)?.weight ?? 1;
     use.inFlight.set(prompt, Math.min(weight, concurrency));
     const weights = [...use.inFlight.values()].reduce((sum, each) => sum + each, 0);
@@ -64,13 +64,19 @@ export class Limits {
   }
 
   /**
-   * Returns the largest use that the documented bounds allow at present. `weight` is the largest weight that a request may
-   * have.
+   * Largest use that the documented bounds allow now. `weight` is that of the heaviest request. Faults and changes of the last
+   * `pastMs` count.
    */
-  #bound(organisation: string, name: 'requestsPerMinute' | 'concurrency', weight: number): number {
+  #bound(
+    organisation: string,
+    name: 'requestsPerMinute' | 'concurrency',
+    weight: number,
+    pastMs: number,
+  ): number {
     const { scheduler, oracle, gateways, hadFault } = this.#options;
+    const sinceMs = scheduler.nowMs - pastMs;
     const limits = new Set<number>();
-    for (let at = oracle.positionAt(scheduler.nowMs - faultMs); at <= oracle.end; at++) {
+    for (let at = oracle.positionAt(sinceMs); at <= oracle.end; at++) {
       const state = oracle.states[at];
       const tier = state?.tiers.get(state.organisations.get(organisation)?.tier ?? '');
       if (tier !== undefined) limits.add(tier[name]);
@@ -78,7 +84,7 @@ export class Limits {
     const limit = Math.max(0, ...limits);
     const first = limit < 2 * gateways ? gateways * weight : 0;
     const change = limits.size > 1 ? Math.ceil(limit / 2) : 0;
-    const fault = hadFault(scheduler.nowMs - faultMs) ? 2 * limit + 2 * gateways * weight : 0;
+    const fault = hadFault(sinceMs) ? 2 * limit + 2 * gateways * weight : 0;
     return limit + first + change + fault;
   }
 }

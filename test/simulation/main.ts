@@ -5,10 +5,11 @@
  *
  * Prints one line per seed. After a violation, prints the run's last events too and exits with 1. `--log` writes all events
  * of the run to a file. If there are several seeds, each runs in a process of its own, so that no run depends on another.
- * `--fault NAME` plants a fault in the product and runs seeds until one finds it. `--faults` does so for every planted fault.
+ * `--shrink` leaves out faults and actions of operators as long as the seed still breaks the same rule, and prints the rest.
+ * `--without ID,ID` leaves out these. `--fault NAME` plants a fault in the product and runs seeds until one finds it. `--faults` does so for every planted fault.
  * Both exit with 1 if a fault is not found.
  */
-import { spawnSync } from 'node:child_process';
+import { type StdioOptions, spawnSync } from 'node:child_process';
 import { mkdtempSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -17,6 +18,7 @@ import { Journal } from './journal.ts';
 import { Network } from './network.ts';
 import { plant, plantedFaults } from './planted.ts';
 import { Scheduler } from './scheduler.ts';
+import { shrink } from './shrink.ts';
 
 const { values } = parseArgs({
   options: {
@@ -26,6 +28,8 @@ const { values } = parseArgs({
     fault: { type: 'string' },
     faults: { type: 'boolean' },
     log: { type: 'string' },
+    shrink: { type: 'boolean' },
+    without: { type: 'string', default: '' },
   },
 });
 const { seed, seeds, minutes, log } = {
@@ -41,11 +45,30 @@ const cpuSeconds = (): number => {
   return (user + system) / 1e6;
 };
 
-/** Runs one seed in a process of its own. `last` is the line that the process printed before its summary. */
-function runApart(program: string, next: number, stdio: 'inherit' | 'pipe'): { isOk: boolean; last: string } {
-  const args = [program, '--seed', String(next), '--minutes', String(minutes)];
-  const { status, stdout } = spawnSync(process.execPath, args, { stdio, encoding: 'utf8' });
-  return { isOk: status === 0, last: stdout?.trim().split('\n').at(-2) ?? '' };
+/** Runs one seed in a process of its own. `lines` is what it printed. */
+function runApart(
+  program: string,
+  next: number,
+  without: readonly string[] = [],
+  stdio: StdioOptions = 'pipe',
+) {
+  const args = ['--seed', String(next), '--minutes', String(minutes), '--without', without.join()];
+  const { status, stdout } = spawnSync(process.execPath, [program, ...args], { stdio, encoding: 'utf8' });
+  return { isOk: status === 0, lines: stdout?.trim().split('\n') ?? [] };
+}
+
+/** Finds few faults and actions with which the seed still breaks the same rule, and prints the run with only these. */
+function shrinkSeed(): void {
+  const rule = (lines: readonly string[]): string => lines.at(-3)?.split(':')[0] ?? '';
+  const whole = runApart(import.meta.filename, seed);
+  if (whole.isOk) return;
+  const ids: readonly string[] = JSON.parse(whole.lines.at(-1) ?? '[]');
+  const others = (kept: readonly string[]): string[] => ids.filter((id) => !kept.includes(id));
+  const kept = shrink(ids, (rest) => {
+    const { isOk, lines } = runApart(import.meta.filename, seed, others(rest));
+    return !isOk && rule(lines) === rule(whole.lines);
+  });
+  runApart(import.meta.filename, seed, others(kept), 'inherit');
 }
 
 /** Plants a fault and runs seeds until the simulation finds it. Returns whether it did. */
@@ -54,9 +77,9 @@ function findFault(name: string): boolean {
   try {
     const program = plant(name, folder);
     for (let next = seed; next < seed + seeds; next++) {
-      const { isOk, last } = runApart(program, next, 'pipe');
+      const { isOk, lines } = runApart(program, next);
       if (isOk) continue;
-      process.stdout.write(`${name}: found by seed ${next}: ${last.slice(0, 200)}\n`);
+      process.stdout.write(`${name}: found by seed ${next}: ${lines.at(-3)?.slice(0, 200)}\n`);
       return true;
     }
     process.stdout.write(`${name}: NOT FOUND by ${seeds} seeds\n`);
@@ -70,7 +93,7 @@ function findFault(name: string): boolean {
 function runSeeds(): number {
   let failed = 0;
   for (let next = seed; next < seed + seeds; next++)
-    if (!runApart(import.meta.filename, next, 'inherit').isOk) failed++;
+    if (!runApart(import.meta.filename, next, [], 'inherit').isOk) failed++;
   process.stdout.write(`${seeds} seeds of ${minutes} minutes, ${failed} with violations\n`);
   return failed;
 }
@@ -86,14 +109,17 @@ async function runSeed(): Promise<boolean> {
     const journal = new Journal(scheduler, (line) => file !== undefined && writeSync(file, `${line}\n`));
     const { simulate } = await import('./run.ts');
     const beganSeconds = cpuSeconds();
-    const { violation, counts } = await simulate({ scheduler, network, journal, folder, minutes });
+    const without = new Set(values.without.split(','));
+    const options = { scheduler, network, journal, folder, minutes, without };
+    const { violation, counts, ids } = await simulate(options);
     const seconds = cpuSeconds() - beganSeconds;
     const speed = Math.round(scheduler.nowMs / 1000 / seconds);
     if (violation !== undefined)
-      process.stdout.write(`${journal.latest.slice(-printedLines).join('\n')}\n${violation.message}\n`);
+      process.stdout.write(`${journal.timeline(violation.message, printedLines)}\n${violation.message}\n`);
     process.stdout.write(
       `seed ${seed}: ${violation === undefined ? 'ok' : 'VIOLATION'} ${JSON.stringify(counts)} ${speed} × real time, journal ${journal.digest().slice(0, 16)}\n`,
     );
+    if (violation !== undefined) process.stdout.write(`${JSON.stringify(ids)}\n`);
     return violation === undefined;
   } finally {
     rmSync(folder, { recursive: true, force: true });
@@ -102,6 +128,7 @@ async function runSeed(): Promise<boolean> {
 
 const faults = values.faults ? plantedFaults().map(({ rule }) => rule) : [values.fault ?? []].flat();
 const found = faults.filter(findFault);
-const isOk =
-  faults.length > 0 ? found.length === faults.length : seeds > 1 ? runSeeds() === 0 : await runSeed();
-exit(isOk ? 0 : 1);
+if (values.shrink) shrinkSeed();
+else if (faults.length > 0) process.exitCode = found.length === faults.length ? 0 : 1;
+else process.exitCode = (seeds > 1 ? runSeeds() === 0 : await runSeed()) ? 0 : 1;
+exit();

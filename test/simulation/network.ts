@@ -8,7 +8,7 @@ import { syncBuiltinESMExports } from 'node:module';
 import net from 'node:net';
 import { Duplex } from 'node:stream';
 import { perProcess } from '../../shared/runtime/per-process.ts';
-import type { Machine, Scheduler, SimulatedProcess } from './scheduler.ts';
+import type { Scheduler, SimulatedProcess } from './scheduler.ts';
 
 /** Shortest and longest time that a piece of data takes, in ms. */
 const delayMs = [0.05, 1] as const;
@@ -136,10 +136,6 @@ export class Network {
   closed(socket: Socket): void {
     this.#sockets.delete(socket);
   }
-
-  delayMs(_from: Machine, _to: Machine): number {
-    return this.#scheduler.between(...delayMs);
-  }
 }
 
 /** Delivers the data into the caller's buffer, as `net.connect` does with its option `onread`. */
@@ -234,8 +230,8 @@ class Socket extends Duplex {
   #send(deliver: (peer: Socket) => void): void {
     const { peer } = this;
     if (peer === undefined) return;
-    const delay = this.#network.delayMs(this.owner.machine, peer.owner.machine);
-    this.#lastMs = Math.max(this.#lastMs, this.#scheduler.nowMs + delay);
+    const ms = this.#scheduler.between(...delayMs);
+    this.#lastMs = Math.max(this.#lastMs, this.#scheduler.nowMs + ms);
     this.#scheduler.at(this.#lastMs, () => deliver(peer), peer.owner);
   }
 

@@ -6,7 +6,7 @@ import { type OperationName, operationRoute, resolvePath } from '../../schemas/a
 import { type Answer, ask } from './ask.ts';
 import { type Fleet, operatorToken } from './fleet.ts';
 import type { Journal } from './journal.ts';
-import type { Scheduler } from './scheduler.ts';
+import type { Dice, Scheduler } from './scheduler.ts';
 import { models, organisations, stacks, tiers } from './world.ts';
 
 export interface KnownKey {
@@ -29,6 +29,8 @@ const attemptsMax = 4;
 export class Operators {
   readonly keys: KnownKey[] = [];
   readonly commands: CommandOutcome[] = [];
+  /** Ids of the random actions so far. */
+  readonly actions: string[] = [];
   /** Called when all gateways have confirmed a position of the log. */
   onConfirmed: (position: number) => void = () => undefined;
   readonly #scheduler: Scheduler;
@@ -80,8 +82,8 @@ export class Operators {
   }
 
   /** Revokes a key and waits until all gateways have confirmed the revocation. */
-  async revokeKey(): Promise<void> {
-    const key = this.#scheduler.pick(this.keys);
+  async revokeKey(dice: Dice): Promise<void> {
+    const key = dice.pick(this.keys);
     if (key === undefined) return;
     key.isRevoked = true;
     if ((await this.command('key.revoke', { id: key.id })) === undefined) return;
@@ -94,16 +96,29 @@ export class Operators {
     this.onConfirmed(position);
   }
 
-  async random(): Promise<void> {
-    const scheduler = this.#scheduler;
-    const one = <Value>(values: readonly Value[]): Value => scheduler.pick(values);
+  /** Runs one operator, who acts until `isOver`. `without` contains ids of actions to leave out. */
+  async run(operator: number, isOver: () => boolean, without: ReadonlySet<string>): Promise<void> {
+    for (let n = 1; ; n++) {
+      const dice = this.#scheduler.fork(operator * 10_000 + n);
+      await this.#scheduler.sleep(dice.between(500, 4000));
+      if (isOver()) return;
+      const id = `action-${operator}-${n}`;
+      if (without.has(id)) continue;
+      this.actions.push(id);
+      await this.#act(dice);
+    }
+  }
+
+  async #act(dice: Dice): Promise<void> {
+    const one = <Value>(values: readonly Value[]): Value => dice.pick(values);
     const [organisation, model, stack] = [one(organisations), one(models), one(stacks)];
     const node = one(this.#fleet.nodes).name;
     const actions: readonly (() => Promise<unknown>)[] = [
       () => this.createKey(organisation),
       () => this.createKey(organisation),
-      () => this.revokeKey(),
-      () => this.command('organisation.update', { id: organisation, suspended: scheduler.chance(0.2) }),
+      () => this.revokeKey(dice),
+      () => this.revokeKey(dice),
+      () => this.command('organisation.update', { id: organisation, suspended: dice.chance(0.2) }),
       () => this.command('organisation.update', { id: organisation, tier: one([...tiers, ...tiers, null]) }),
       () => this.command('pool.install', { model }),
       () => this.command('pool.install', { model }),
@@ -116,9 +131,9 @@ export class Operators {
       () =>
         this.command('tier.set', {
           id: 'Starter',
-          requestsPerMinute: Math.floor(scheduler.between(5, 40)),
+          requestsPerMinute: Math.floor(dice.between(5, 40)),
           concurrency: 4,
-          models: models.filter(() => scheduler.chance(0.7)),
+          models: models.filter(() => dice.chance(0.7)),
         }),
     ];
     await one(actions)();

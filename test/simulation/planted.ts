@@ -6,8 +6,8 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSyn
 import { join } from 'node:path';
 import { type Mutation, mutate, parseMutations } from '../mutation/mutations.ts';
 
-/** Root folder of the project. This module runs only from the build, one folder deeper than its source. */
-const root = join(import.meta.dirname, '../../..');
+/** Root of the project. The built file is one folder deeper than the source. */
+const root = join(import.meta.dirname, import.meta.filename.endsWith('.ts') ? '../..' : '../../..');
 
 export function plantedFaults(): readonly Mutation[] {
   return parseMutations(readFileSync(join(root, 'test/simulation/planted.diff'), 'utf8'));

@@ -71,7 +71,10 @@ export class Referee {
     this.#journal = journal;
     this.#limits = new Limits({
       ...{ scheduler, oracle: this.oracle, gateways },
-      hadFault: (sinceMs) => [...this.#troubles.keys()].some((machine) => this.#hadTrouble(machine, sinceMs)),
+      hadFault: (sinceMs) =>
+        [...this.#troubles.keys()].some(
+          (machine) => machine.startsWith('gateway') && this.#hadTrouble(machine, sinceMs),
+        ),
       fail: (what) => this.fail('I14', what),
     });
   }
@@ -133,7 +136,7 @@ export class Referee {
     if (topic === controlTopic) {
       const isAccepted = this.oracle.fold(value, this.#scheduler.nowMs);
       this.counts[isAccepted ? 'commits' : 'skipped']++;
-      if (isAccepted) this.#journal.note('log', `${this.oracle.end} ${value.toString().slice(0, 400)}`);
+      if (isAccepted) this.#journal.note('log', `${this.oracle.end} ${describeEvents(value)}`);
     } else if (topic === statusTopic) this.#onStatus(JSON.parse(value.toString()));
     else if (topic === usageTopic) this.#onUsage(JSON.parse(value.toString()));
   }
@@ -161,7 +164,8 @@ export class Referee {
   onExchange({ request, prompt, gateway, beganMs, endedMs, answer, isAbandoned }: Exchange): void {
     const process = gateway.process as object;
     const { stack, model } = request;
-    const where = `${gateway.name} ${stack ?? 'shared'} ${model}`;
+    const { organisation = 'nobody' } = this.#asked.get(prompt) ?? {};
+    const where = `${gateway.name} ${stack ?? 'shared'} ${model} of ${organisation}`;
     if (answer === undefined) {
       this.counts.lost++;
       this.#journal.note('client', `${where} lost`);
@@ -267,4 +271,12 @@ export class Referee {
         this.fail('I5', `${name} ${id} was refused, but is in the chain`);
     }
   }
+}
+
+function describeEvents(value: Buffer): string {
+  const { id, by, events } = JSON.parse(value.toString());
+  const texts = events.map(
+    ({ type, data }: { type: string; data: object }) => `${type} ${JSON.stringify(data)}`,
+  );
+  return `${id} by ${by}: ${texts.join(', ')}`.slice(0, 400);
 }

@@ -15,11 +15,15 @@ export interface RunOptions {
   readonly journal: Journal;
   readonly folder: string;
   readonly minutes: number;
+  /** Ids of faults and actions to leave out. */
+  readonly without: ReadonlySet<string>;
 }
 
 export interface RunResult {
   readonly violation: Violation | undefined;
   readonly counts: object;
+  /** Ids of the faults and actions of this run. */
+  readonly ids: readonly string[];
 }
 
 /** Time at the end of a run without faults, in ms. Everything must converge within this time. */
@@ -27,7 +31,7 @@ const calmMs = 30_000;
 /** Time at the end of a run without requests, in ms. All usage must be published within this time. */
 const quietMs = 5000;
 
-export async function simulate({ minutes, ...options }: RunOptions): Promise<RunResult> {
+export async function simulate({ minutes, without, ...options }: RunOptions): Promise<RunResult> {
   const { scheduler, journal } = options;
   const endMs = minutes * 60_000;
   const gateways = scheduler.pick([2, 3, 3, 4, 6]);
@@ -51,7 +55,7 @@ export async function simulate({ minutes, ...options }: RunOptions): Promise<Run
   };
   const operators = new Operators(scheduler, fleet, journal);
   operators.onConfirmed = (position) => referee.confirmed(position);
-  const faults = new Faults(scheduler, fleet, referee, journal, endMs - calmMs);
+  const faults = new Faults({ scheduler, fleet, referee, journal }, endMs - calmMs, without);
   const clients = new Clients(scheduler, fleet, operators, referee);
   const isCalm = (): boolean => scheduler.nowMs > endMs - calmMs;
 
@@ -66,13 +70,7 @@ export async function simulate({ minutes, ...options }: RunOptions): Promise<Run
     await Promise.all(fleet.gateways.map((member) => fleet.boot(member)));
     for (const member of fleet.members) referee.trouble(member.name, -1);
     for (let client = 0; client < 20; client++) void clients.run(3000);
-    for (let operator = 0; operator < 2; operator++)
-      void (async () => {
-        while (!isCalm()) {
-          await scheduler.sleep(scheduler.between(500, 4000));
-          await operators.random();
-        }
-      })();
+    for (let operator = 1; operator <= 3; operator++) void operators.run(operator, isCalm, without);
   };
   scheduler.after(0, () => void play().then(() => faults.run()));
   scheduler.after(endMs - quietMs, () => clients.stop(), scheduler.world);
@@ -81,5 +79,6 @@ export async function simulate({ minutes, ...options }: RunOptions): Promise<Run
   const reporting = [...fleet.controlPlanes, ...fleet.gateways].map(({ name }) => name);
   if (!isDone()) referee.atEnd(operators.commands, reporting);
   const { events } = scheduler;
-  return { violation: referee.violation, counts: { events, ...referee.counts, faults: faults.counts } };
+  const counts = { events, ...referee.counts, faults: faults.counts };
+  return { violation: referee.violation, counts, ids: [...faults.ids, ...operators.actions] };
 }

@@ -52,8 +52,35 @@ export interface Event {
   run: (() => void) | undefined;
 }
 
-export class Scheduler {
+/** A source of random decisions. */
+export class Dice {
   readonly random: Random;
+  readonly #seed: number;
+
+  constructor(seed: number) {
+    this.#seed = seed;
+    this.random = seededRandom(seed);
+  }
+
+  /** Returns dice whose numbers do not depend on what else is drawn from these. */
+  fork(salt: number): Dice {
+    return new Dice(Math.imul(this.#seed, 0x9e3779b1) + salt);
+  }
+
+  between(min: number, max: number): number {
+    return min + this.random() * (max - min);
+  }
+
+  chance(probability: number): boolean {
+    return this.random() < probability;
+  }
+
+  pick<Value>(values: readonly Value[]): Value {
+    return values[Math.floor(this.random() * values.length)] as Value;
+  }
+}
+
+export class Scheduler extends Dice {
   /** Simulated time since the beginning, in ms. */
   nowMs = 0;
   events = 0;
@@ -74,20 +101,8 @@ export class Scheduler {
   readonly #waiting: Event[] = [];
 
   constructor(seed: number) {
-    this.random = seededRandom(seed);
+    super(seed);
     this.current = this.world;
-  }
-
-  between(min: number, max: number): number {
-    return min + this.random() * (max - min);
-  }
-
-  chance(probability: number): boolean {
-    return this.random() < probability;
-  }
-
-  pick<Value>(values: readonly Value[]): Value {
-    return values[Math.floor(this.random() * values.length)] as Value;
   }
 
   wallMs(machine = this.current.machine): number {

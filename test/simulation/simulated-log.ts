@@ -27,6 +27,11 @@ interface Reader {
 export class Brokers {
   /** Machines that currently cannot reach the log. */
   readonly cutOff = new Set<Machine>();
+  /** Machines that get no more records, although the log answers everything else. */
+  readonly stalled = new Set<Machine>();
+  /** Machines that the log answers slowly, with the longest additional time of one way, in ms. */
+  readonly slow = new Map<Machine, number>();
+  /** Chooses the fault of each append. */
   fault: () => AppendFault = () => 'none';
   onRecord: (topic: string, offset: number, value: Buffer) => void = () => undefined;
   readonly #scheduler: Scheduler;
@@ -74,8 +79,13 @@ export class Brokers {
     for (const reader of this.#readers) {
       if (topic !== undefined && reader.topic !== topic) continue;
       this.#readers.delete(reader);
-      this.#scheduler.after(this.#scheduler.between(...wayMs), reader.wake, reader.owner);
+      this.#scheduler.after(this.wayMs(reader.owner.machine), reader.wake, reader.owner);
     }
+  }
+
+  /** Time of one way between a machine and the log, in ms. */
+  wayMs(machine = this.#scheduler.current.machine): number {
+    return this.#scheduler.between(...wayMs) + this.#scheduler.random() * (this.slow.get(machine) ?? 0);
   }
 
   isCutOff(): boolean {
@@ -125,8 +135,9 @@ class SimulatedLog implements TimedLog {
       if (this.#brokers.isCutOff()) await this.#unreachable();
       const topic = this.#brokers.topic(this.#name);
       if (next > topic.end) throw new LogTruncated(`the log ends at offset ${topic.end}, before ${next}`);
-      const records = topic.read(next, recordsMax, bytesMax);
-      options.onRead?.();
+      const isStalled = this.#brokers.stalled.has(this.#owner.machine);
+      const records = isStalled ? [] : topic.read(next, recordsMax, bytesMax);
+      if (!isStalled) options.onRead?.();
       if (records.length === 0) await this.#brokers.changed(this.#name, ended);
       else {
         next += records.length;
@@ -170,7 +181,7 @@ class SimulatedLog implements TimedLog {
   }
 
   #way(): Promise<void> {
-    return this.#scheduler.sleep(this.#scheduler.between(...wayMs));
+    return this.#scheduler.sleep(this.#brokers.wayMs());
   }
 
   async #unreachable(): Promise<never> {
