@@ -77,7 +77,7 @@ test('the queue is fair: many jobs of one owner do not delay the first job of an
     bodyWorker.retain(shapeJob(), { owner: name.charAt(0), signal: never }).then(() => ended.push(name)),
   );
   for (let n = 1; n <= 4; n++) {
-    // Only one job runs at a time, so no further job has been posted.
+    // Only one job runs at a time, so no further job has been posted to the worker.
     expect(manual.posted).toHaveLength(n);
     manual.deliver();
     await expect.poll(() => ended.length).toBe(n);

@@ -58,7 +58,7 @@ export class ClientConnection implements ExchangeConnection, MessageSink<ParsedR
   /** Number of time-out checks since the state last changed. */
   #looks = 0;
   #restBytes = 0;
-  /** Bytes that are being parsed. If they are invalid, they may still contain the path for the refusal. */
+  /** Bytes that are being parsed. If they are invalid, the refusal may still take its path from them. */
   #reading: Buffer | undefined;
   #isLate = false;
   /** Whether the bytes being read arrived before the previous request was answered. */

@@ -60,7 +60,7 @@ export interface ExchangeConnection {
   /** Stops reading from the client until `resumeReading` is called. */
   hold(): void;
   resumeReading(): void;
-  /** Writes to the client. Returns false if the client reads more slowly than this. */
+  /** Writes to the client. Returns false if the client reads more slowly than the response is written. */
   write(bytes: string): boolean;
   /** Writes the end of a response. `onHanded` of the exchange is called later, unless the connection is lost first. */
   writeLast(head: string, body: Uint8Array | undefined): void;

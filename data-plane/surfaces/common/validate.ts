@@ -7,7 +7,7 @@ import { harmlessName, pathText } from './json-path.ts';
 
 type Path = readonly PropertyKey[];
 
-/** Builds the refusal of the field at `path`. Its message is such as `messages[2].content: is required`. */
+/** Builds the refusal of the field at `path`. Its message has the form `messages[2].content: is required`. */
 export function shapeRefusal(
   path: Path,
   rule: string,
