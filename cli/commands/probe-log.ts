@@ -9,7 +9,7 @@ export interface LogProbe {
   readonly reachable: boolean;
   /** Reason why the log cannot be reached. Never contains the log's address, which may include a password. */
   readonly reason?: string;
-  /** What the brokers report about themselves and the topics, if the log is on Kafka. */
+  /** The brokers' report about themselves and the topics, if the log is on Kafka. */
   readonly brokers?: LogInspection;
 }
 

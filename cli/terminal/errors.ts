@@ -43,7 +43,7 @@ type Kind =
   | { readonly type: string; readonly exitCode: ExitCode };
 type CliErrorOptions = Kind & {
   readonly why?: string | readonly string[];
-  /** What the user should do next, preferably a command. */
+  /** The user's next step, preferably a command. */
   readonly next?: string;
   readonly cause?: unknown;
 };

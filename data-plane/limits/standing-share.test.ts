@@ -84,7 +84,7 @@ test.each([-24 * hourMs, -hourMs, hourMs, 24 * hourMs])(
     const later: Limit = { ...minute, window: minute.window + 2 * hourMs };
     publish(0, offMs);
     expect([fold.has('one', startMs), fold.has('one', later.window)]).toEqual([false, false]);
-    // By the time of this record, the log has corrected its clock.
+    // The log has corrected its clock by the time of this record.
     publish(1000, 0);
     expect([fold.has('one', startMs), fold.has('one', later.window)]).toEqual([false, true]);
     expect(standing.level(later, undefined, new OwnLimit(later))).toBe(30);
